@@ -72,10 +72,6 @@ def _flips_words(metric: MetricView) -> str:
     )
 
 
-def _mark(cell: CellView) -> str:
-    return " (carried)" if cell.record.is_carried else ""
-
-
 def _moved(cell: CellView) -> str:
     return (
         f"{change_text(cell.lead, cell.moved)} since last run" if cell.lead and cell.moved else ""
@@ -126,7 +122,7 @@ _ALL = (
     _fact(
         "outcome",
         "Outcome",
-        lambda cell: f"{symbol_of_cell(cell)} {cell.shown_outcome}{_mark(cell)}",
+        lambda cell: f"{symbol_of_cell(cell)} {cell.outcome_words}",
         "outcome",
         "ungated",
         "carried",

@@ -83,6 +83,11 @@ class CellView:
         return UNJUDGED if is_vacuous else self.record.outcome
 
     @property
+    def outcome_words(self) -> str:
+        """``passed``, or ``passed (carried)`` where an earlier run measured it."""
+        return f"{self.shown_outcome} (carried)" if self.record.is_carried else self.shown_outcome
+
+    @property
     def seconds(self) -> float | None:
         """How long it took; None: not recorded, or not in this run."""
         if self.record.is_carried or not self.record.seconds:

@@ -61,8 +61,10 @@ def test_the_summary_says_how_many_and_from_when(measured):
     for page in ("report.md", "index.html"):
         text = next((measured.path / "reports").rglob(page)).read_text()
         assert f"8 of 8 cells are carried over from {day}" in text, page
-    model = (measured.path / "reports").rglob("*.html")
-    assert any("carried from run" in page.read_text() for page in model)
+    pages = measured.path / "reports"
+    for page in ("models/tiny_a.html", "cells.html"):
+        assert "✓ passed (carried)" in (pages / page).read_text(), page
+    assert "passed, carried from run" in (pages / "index.html").read_text()
 
 
 def test_without_the_option_nothing_is_carried_and_no_key_is_noted(measured):

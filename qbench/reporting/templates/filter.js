@@ -11,7 +11,7 @@ for (const row of document.querySelectorAll(".all tbody tr, .pairs tbody tr, .st
   const cells = named[2].split(", ").flatMap((schema) => backends.map((one) => `${named[0]}::${one}+${schema}`));
   row.dataset.cell = cells.join("|");
   const ended = [...row.querySelectorAll(".outcome")].at(-1); // of two runs the newer
-  row.dataset.outcome = ended.textContent.split(" ").at(-1);
+  row.dataset.outcome = ended.textContent.replace(" (carried)", "").split(" ").at(-1);
   if (ended.classList.contains("o-red")) row.dataset.red = "1";
 }
 const form = document.querySelector(".filter");
