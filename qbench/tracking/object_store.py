@@ -229,6 +229,16 @@ class ObjectStore:
             self.outage = error
         return name
 
+    def is_growing(self, name: str) -> bool:
+        """Whether another process of this computer writes the run in the spool."""
+        path = self.spool / self._inner(name)
+        if path in self._locks or not path.is_file():
+            return False
+        if not self._hold(path):
+            return True
+        self._release(path)
+        return False
+
     def append(self, name: str, line: bytes) -> None:
         """Add one line to the run in the spool."""
         spool, path = self._open[name]

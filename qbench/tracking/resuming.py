@@ -48,6 +48,7 @@ class _Attempt:
     started: set[Axes] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     ended: bool = False
+    grows: bool = False
 
     def take(self, text: bytes) -> None:
         """Keep what ``text`` holds; of a line that cannot be read, nothing."""
@@ -157,7 +158,7 @@ class Held:
         is known of it.
         """
         axes = _axes(cell)
-        died = [one for one in self._attempts if not one.ended and one.died_in(axes)]
+        died = [one for one in self._attempts if not (one.ended or one.grows) and one.died_in(axes)]
         said = [_last_words(one, axes) for one in died]
         ids = tuple(str(one.header["id"]) for one in died)
         return ids, next(filter(None, reversed(said)), "")
@@ -181,8 +182,8 @@ def unfinished_runs(
     """Suite → the runs in ``store`` that a session can go on with, each as the names of its
     attempts: the newest first.
 
-    That is where no attempt is complete; of a job also where one is, because its results are taken
-    over by a job that is tried once more.
+    That is where no attempt is complete and the last is not being written; of a job also where one
+    is, because its results are taken over by a job that is tried once more.
 
     Args:
         wanted: of the ``run`` line of the last attempt.
@@ -196,9 +197,12 @@ def unfinished_runs(
         if len(groups) >= _MOST_GROUPS or not wanted(last.header):
             continue
         attempts = [heads[place] for place in group]
-        if job_of(last.header) is None and any(run.complete for run in history.ends(attempts)):
-            continue
-        groups.append([history.name_of(head) for head in attempts])
+        names = [history.name_of(head) for head in attempts]
+        is_job = job_of(last.header) is not None
+        if is_job or not (
+            _grows(store, names[-1]) or any(run.complete for run in history.ends(attempts))
+        ):
+            groups.append(names)
     return {suite: groups for suite, groups in found.items() if groups}
 
 
@@ -233,5 +237,12 @@ def held_results(store: HistoryStore, names: Iterable[str]) -> Held | None:
         except StoreError:
             continue  # moved or removed meanwhile: its cells are measured
         if "id" in attempt.header:
+            attempt.grows = _grows(store, name)
             attempts.append(attempt)
     return Held(attempts) if attempts else None
+
+
+def _grows(store: HistoryStore, name: str) -> bool:
+    """Whether a living process is known to write the run; of most stores nothing is known."""
+    is_growing = getattr(store, "is_growing", None)
+    return bool(is_growing is not None and is_growing(name))

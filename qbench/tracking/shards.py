@@ -248,7 +248,8 @@ def shard_groups(headers: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, ...],
     for place in sorted(places):
         key = _night(headers[place])
         group = growing.get(key, []) if key else []
-        if group and not _continues(headers[place], [headers[other] for other in group]):
+        is_job = job_of(headers[place]) is not None  # which are of one night whenever they ran
+        if group and not is_job and not _continues(headers[place], [headers[i] for i in group]):
             group = []
         if not group:
             groups.append(group)
@@ -313,8 +314,6 @@ def _night(header: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _continues(header: Mapping[str, Any], group: Sequence[Mapping[str, Any]]) -> bool:
-    if job_of(header) is not None:
-        return True
     if header["shard"] in [other["shard"] for other in group]:
         return False
     try:

@@ -111,9 +111,10 @@ class FolderStore:
         path = self.folder / f"{run_id}.jsonl"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._handles[str(path)] = os.open(
+            self._handles[str(path)] = handle = os.open(
                 path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o644
             )
+            _lock(handle, exclusive=True)
         except FileExistsError as error:
             if path.exists():
                 raise
@@ -122,6 +123,19 @@ class FolderStore:
         except OSError as error:
             raise unwritable(str(path), error.strerror or str(error)) from error
         return str(path)
+
+    def is_growing(self, name: str) -> bool:
+        """Whether another living process writes the file at the path ``name``; False where that is
+        not known, as on disks without locks.
+        """
+        try:
+            handle = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        except OSError:
+            return False
+        try:
+            return not _lock(handle, exclusive=False)
+        finally:
+            os.close(handle)
 
     def append(self, name: str, line: bytes) -> None:
         """Add one line, whole on return."""
@@ -144,6 +158,24 @@ class FolderStore:
             raise unwritable(name, error.strerror or str(error)) from error
         finally:
             os.close(handle)
+
+
+def _lock(handle: int, *, exclusive: bool) -> bool:
+    """Lock an open file until it is closed or the process dies, whichever way; False where another
+    process has it. Children do not hold it, and disks without locks are as if no process did.
+    """
+    try:
+        import fcntl
+    except ImportError:  # a system without such locks
+        return True
+    kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+    try:
+        fcntl.lockf(handle, kind | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 class UnkeptStore:

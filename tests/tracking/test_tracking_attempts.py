@@ -460,3 +460,29 @@ def night_of(whole, folder):
     copy = folder.parent / f"{folder.name}-whole.jsonl"
     copy.write_bytes(whole)
     return read_run(copy).cells
+
+
+WRITING = """
+import datetime, pathlib, sys, time
+from qbench.tracking import RunWriter
+writer = RunWriter.open(
+    pathlib.Path(sys.argv[1]), {"suite": "smoke", "selected": 2},
+    started=datetime.datetime.now(datetime.UTC), commit=None, token="t")
+writer.write({"type": "started", "suite": "smoke", "model": "m", "backend": "b", "schema": "s"})
+print(writer.name, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_that_a_living_process_writes_is_neither_resumed_nor_dead(tmp_path):
+    store, begun_cell = FolderStore(tmp_path), Cell("smoke", "m", "b", "s")
+    arguments = [sys.executable, "-c", WRITING, tmp_path]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        name = process.stdout.readline().strip()
+        growing = unfinished_runs(store, lambda header: True)
+        deaths, _ = held_results(store, [name]).deaths(begun_cell)
+        process.kill()
+    assert (growing, deaths) == ({}, ())
+    assert unfinished_runs(store, lambda header: True) == {"smoke": [[name]]}
+    assert len(held_results(store, [name]).deaths(begun_cell)[0]) == 1
