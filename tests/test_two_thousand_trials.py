@@ -19,7 +19,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
     [
         ("onnx_fuzz", 0, 450, 1, "exit 0"),
         ("onnx_fuzz", 450, 900, 1, "exit 0"),
-        ("reader_fuzz", 0, 1100, 10, "read"),
+        ("reader_fuzz", 0, 1100, 11, "read"),
         ("accept_safety", 0, 5, 5, "kills"),
         ("cache_damage", 0, 8, 8, "noticed"),
         ("file_faults", 0, 2, 2, "old"),

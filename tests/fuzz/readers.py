@@ -1,5 +1,6 @@
 """What reads each kind of file that people hand in, and sound files of each kind to damage."""
 
+import contextlib
 import itertools
 import json
 from collections.abc import Callable
@@ -24,7 +25,7 @@ REPOSITORY = Path(qbench.suite.__file__).parents[2]
 NET = """<ir_version: 10, opset_import: ["" : 21]> net (float[N,4] x) => (float[N,3] y)
 <float[4,6] w, float[6,3] v, float[3] b>
 { [first] h = MatMul(x, w) [relu] r = Relu(h) [second] y = Gemm(r, v, b) }"""
-_USAGE = 2
+_USAGE, _MISSING = 2, 4
 NOTE = """[[annotation]]
 commit = "1234567"
 state = "expected"
@@ -59,7 +60,9 @@ PLAN = {
 
 
 def write_files(folder: Path) -> None:
-    """``net.onnx``, ``p.json`` (its profile), ``plan.json``, ``jobs.json`` and ``notes.toml``."""
+    """``net.onnx``, ``p.json`` (its profile), ``plan.json``, ``jobs.json``, ``smoke.json`` and
+    ``notes.toml``.
+    """
     from qbench.cli import main
 
     net = onnx.parser.parse_model(NET)
@@ -77,6 +80,10 @@ def write_files(folder: Path) -> None:
     assert main(["quantize", files[0], *words, "--save-plan", files[4]]) == 0
     (folder / "notes.toml").write_text(NOTE)
     (folder / "jobs.json").write_text(json.dumps(PLAN | {"digest": digest_plain(PLAN)}))
+    (folder / "none").mkdir()
+    with contextlib.chdir(REPOSITORY):
+        words = ["--jobs", "3", "--history", str(folder / "none"), "-o", str(folder / "smoke.json")]
+        assert main(["plan", "suites/smoke.qbench.toml", *words]) == 0
 
 
 def _suite(path: Path) -> None:
@@ -121,6 +128,17 @@ def _job_plan(path: Path) -> None:
             job.models(suite.name)
 
 
+def _expected_plan(path: Path) -> int:
+    """A merge that expects the cells of a plan: all are missing, or the plan is refused."""
+    from qbench.cli import main
+
+    none = str(path.parents[1] / "none")
+    with contextlib.chdir(REPOSITORY):
+        code = main(["merge", none, "-o", str(path.with_name("merged")), "--expect", str(path)])
+    assert code in (_USAGE, _MISSING)
+    return code
+
+
 def damaged_job_plan(text: str, seed: int) -> bytes:
     """As ``damaged_json``, mostly with the digest of what it says then, so that it is read on."""
     try:
@@ -160,6 +178,7 @@ KINDS = {
     "plan": Kind("plan.json", damaged_json, _plan, "{}.json"),
     "profile": Kind("p.json", damaged_json, _profile, "{}.json"),
     "job plan": Kind("jobs.json", damaged_job_plan, _job_plan, "{}.json"),
+    "expected job plan": Kind("smoke.json", damaged_job_plan, _expected_plan, "{}.json"),
 }
 
 
