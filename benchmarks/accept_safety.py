@@ -532,7 +532,7 @@ def work(numbers: Iterable[int]) -> Iterator[Result]:
 
 def main() -> int:
     """Run the trials, print the table."""
-    options = parser(__doc__, count=1000).parse_args()
+    options = parser(__doc__, count=200).parse_args()
     return run(options, Program(work=work, kinds=("kills", "processes"), same=False))
 
 

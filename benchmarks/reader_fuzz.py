@@ -5,10 +5,10 @@
 Trial by trial the next kind: suites, quarantine files, schemas, arithmetics, devices, annotations,
 plans of a quantization, profiles, plans of jobs, also for ``merge --expect``
 (``tests/fuzz/readers.py``), and run files, of a run, of an attempt of a job and of a run that
-resumes another (``tests/cli/damaged_runs.py``). The number of the trial draws the file and the
-damage: a few bytes, or a value that is removed, moved or another, in a file of its format. A run
-file lies among sound ones, and a command that reads a history is run; any other file is read, and
-what it says is used. Expected is a result, or one sentence of four parts.
+resumes another or carries results (``tests/cli/damaged_runs.py``). The number of the trial draws
+the file and the damage: a few bytes, or a value that is removed, moved or another, in a file of its
+format. A run file lies among sound ones, and a command that reads a history is run; any other file
+is read, and what it says is used. Expected is a result, or one sentence of four parts.
 
 A trial that computes for more than 20 seconds is wrong.
 """

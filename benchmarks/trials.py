@@ -196,11 +196,17 @@ def _continue(options: argparse.Namespace, program: Program, found: "Table") -> 
     with path.open("ab", buffering=0) as file:
         if is_new:
             file.write(_as_line(json.dumps(program.head)))
-        elif not path.read_bytes().endswith(b"\n"):
+        elif not _ends_with_a_line(path):
             file.write(b"\n")
         for one in _begun_in_time(waiting, options.until, program.work):
             file.write(_as_line(one.line()))
             found.add(one)
+
+
+def _ends_with_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
 
 
 def _as_line(text: str) -> bytes:

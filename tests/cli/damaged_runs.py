@@ -192,17 +192,30 @@ def resumed_lines(hits):
     return records
 
 
+def carried_lines(hits):
+    """The records of a run with a carried cell, and one that was taken over by resuming."""
+    header, environment, carried, taken, *others = lines(3, hits)
+    source = {"run": "20260101T040000000Z-aaaaaaa-t", "measured": "2026-01-01T04:00:00+00:00"}
+    key = {"version": 1, "parts": {"model": "#" + "a" * 16, "package onnxruntime": "1.31"}}
+    carried |= {"carried": {**source, "commit": "c"}, "key": key}
+    taken |= {"resumed_from": source["run"], "key": key}
+    started = {
+        "type": "started",
+        **{name: taken[name] for name in ("suite", "model", "backend", "schema", "variant")},
+    }
+    return [header, environment, carried, started, taken, *others]
+
+
 def fuzzed_lines(noise):
-    """The records of a run, of a job or of a run that resumes another one."""
+    """The records of a run, of a job, of a run that resumes another one, or with carried cells."""
     hits = noise.choice((350, 356))
-    kind = noise.randrange(3)
-    if kind == 0:
-        return lines(noise.choice((1, 3)), hits)
-    return (
-        job_lines(noise.choice((1, 2)), noise.choice((1, 2)), hits)
-        if kind == 1
-        else resumed_lines(hits)
+    kinds = (
+        lambda: lines(noise.choice((1, 3)), hits),
+        lambda: job_lines(noise.choice((1, 2)), noise.choice((1, 2)), hits),
+        lambda: resumed_lines(hits),
+        lambda: carried_lines(hits),
     )
+    return noise.choice(kinds)()
 
 
 def night_of_jobs(folder: Path) -> None:
