@@ -92,7 +92,7 @@ class Carrying:
             return self._measured(planned, key, "its last result cannot be read whole")
         drawn = f"{planned.cell.suite}::{planned.cell}"
         if is_in_share(self._rule.share, self._day, drawn):
-            return self._checked(planned, key, earlier)
+            return self._checked(planned, key, earlier, record)
         return _carried(planned, key, earlier, record)
 
     def _key(self, planned: PlannedCell) -> CellKey:
@@ -133,23 +133,41 @@ class Carrying:
             self.notes = tuple(notes)
         return self._earlier
 
-    def _checked(self, planned: PlannedCell, key: CellKey, earlier: EarlierResult) -> JudgedCell:
-        """``planned`` measured, and compared with the result that would have been carried."""
+    def _checked(
+        self, planned: PlannedCell, key: CellKey, earlier: EarlierResult, record: CellRecord
+    ) -> JudgedCell:
+        """``planned`` measured, and compared with the ``record`` that would have been carried."""
         run = earlier.source.run
         why = f"random share of {self._rule.share_text} on {self._day}"
         judged = self._measured(planned, key, why)
         if judged.measurement is None:
             return judged
-        now = answer_digests(judged.measurement.digests)
-        if now == earlier.answers:
+        other = _differences(judged.record, record)
+        if not other:
             return judged
-        then = earlier.answers
-        other = {one.partition(":")[2] for one in now | then if now.get(one) != then.get(one)}
-        found = (
-            f"{DOES_NOT_HOLD}: other answers on {', '.join(sorted(other))} than run {run}, with an "
-            "equal key"
-        )
+        found = f"{DOES_NOT_HOLD}: other {other} than run {run}, with an equal key"
         return replace(judged, verdict=_not_held(judged.verdict, found))
+
+
+def _differences(now: CellRecord, then: CellRecord) -> str:
+    """What differs in two results that should be equal bit for bit: ``answers on photos``, or where
+    all answers are the same ``counts of sqnr``; empty: nothing.
+    """
+    ours, theirs = answer_digests(now.digests), answer_digests(then.digests)
+    data = {one.partition(":")[2] for one in ours | theirs if ours.get(one) != theirs.get(one)}
+    if data:
+        return f"answers on {', '.join(sorted(data))}"
+    counts = [
+        name
+        for name in dict.fromkeys((*now.metrics, *then.metrics))
+        if _counts(now, name) != _counts(then, name)
+    ]
+    return f"counts of {', '.join(counts)}" if counts else ""
+
+
+def _counts(record: CellRecord, name: str) -> tuple[int, ...] | None:
+    one = record.metrics.get(name)
+    return None if one is None else (one.hits, one.out_of, one.losses, one.gains)
 
 
 def _not_held(verdict: Verdict, found: str) -> Verdict:

@@ -72,6 +72,7 @@ def test_without_the_option_nothing_is_carried_and_no_key_is_noted(measured):
     assert not any({"key", "carried"} & cell.keys() for cell in measured.lines(kind="cell"))
 
 
+@pytest.mark.slow
 def test_an_age_of_zero_notes_keys_for_the_next_run(measured):
     measured.run("--qbench-carry=0d")
     assert set(why(measured).values()) == {"nothing is carried in this run"}
@@ -79,6 +80,7 @@ def test_an_age_of_zero_notes_keys_for_the_next_run(measured):
     assert len(carried(measured)) == 8
 
 
+@pytest.mark.slow
 def test_a_carried_result_is_not_carried_from(measured):
     source = measured.run_files[-1]
     measured.run("--qbench-carry=7d:0%")
@@ -135,6 +137,7 @@ def _noisy(lines):
             line["repeats"] = {"runs": 2, "differing": {"points": 3}, "flips": {}, "metrics": {}}
 
 
+@pytest.mark.slow_but(3)
 @pytest.mark.parametrize(
     "change",
     [
@@ -175,6 +178,7 @@ def test_a_failure_hides_an_older_green_result(measured):
     assert len(carried(measured)) == 8
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_does_not_hide_an_older_green_result(measured):
     source = measured.lines(kind="run")[0]["id"]
     measured.run("--qbench-carry=0d")
@@ -183,6 +187,7 @@ def test_an_interrupted_run_does_not_hide_an_older_green_result(measured):
     assert {cell["carried"]["run"] for cell in measured.lines(kind="cell")} == {source}
 
 
+@pytest.mark.slow
 def test_a_resumed_result_is_as_old_as_the_run_that_measured_it(measured):
     source = measured.lines(kind="run")[0]["id"]
     measured.run("--qbench-carry=0d")
@@ -206,6 +211,7 @@ def test_a_resumed_result_is_as_old_as_the_run_that_measured_it(measured):
     assert not carried(measured)
 
 
+@pytest.mark.slow
 def test_two_answers_to_one_key_are_not_carried(measured):
     measured.run("--qbench-carry=0d")
 
@@ -247,6 +253,21 @@ def test_a_carried_result_that_does_not_hold_is_red(measured):
     assert {name.partition("::")[0] for name in carried(measured)} == {"tiny_b"}
 
 
+@pytest.mark.slow
+def test_equal_answers_with_other_counts_do_not_hold_either(measured):
+    def change(lines):
+        for line in lines:
+            if line["type"] == "cell" and line["model"] == "tiny_b":
+                line["metrics"]["agreement"]["gains"] += 1
+
+    _changed(measured, change)
+    assert measured.run("--qbench-carry=7d:100%").ret == 1
+    red = [cell for cell in measured.lines(kind="cell") if cell["outcome"] != "passed"]
+    assert {cell["model"] for cell in red} == {"tiny_b"}
+    assert all("does not hold: other counts of agreement" in cell["headline"] for cell in red)
+
+
+@pytest.mark.slow
 def test_a_run_that_accepts_measures(measured):
     result = measured.run("--qbench-carry=7d:0%", "--qbench-accept=new")
     assert result.ret == 0
@@ -271,6 +292,7 @@ def test_what_is_no_age_is_refused_at_once(project, text):
     assert line.startswith(f"ERROR: Reading --qbench-carry: found '{text}'; expected an age")
 
 
+@pytest.mark.slow
 def test_off_overrides_the_ini_file(measured):
     measured.write_ini(f"qbench_cache = {measured.cache}", "qbench_carry = 7d:0%")
     measured.run()
@@ -290,6 +312,7 @@ def test_no_history_is_said_once(project):
     assert note.startswith("Nothing is carried: found no run of 'scratch' with keys")
 
 
+@pytest.mark.slow
 def test_an_unreadable_run_file_is_one_sentence(measured):
     broken = measured.path / "reports" / "history" / "broken.jsonl"
     broken.mkdir()
@@ -333,6 +356,7 @@ def _twice(project):
     return cell["key"]["why"]
 
 
+@pytest.mark.slow
 def test_a_cell_whose_time_is_judged_is_measured(project):
     project.write_suite(LATENCY)
     project.accept()
@@ -353,6 +377,7 @@ def test_a_cell_that_is_listed_as_known_bad_is_measured(project):
     assert cell["key"] == {"version": 1, "parts": {}, "why": "it is listed as known bad"}
 
 
+@pytest.mark.slow
 def test_a_task_that_no_key_can_follow_is_measured(project):
     project.write_suite(LATENCY.replace("max_latency_ratio = 1e9", ""))
     path = project.path / "conftest.py"
@@ -362,6 +387,7 @@ def test_a_task_that_no_key_can_follow_is_measured(project):
     assert "holds what no key can follow" in _twice(project)
 
 
+@pytest.mark.slow
 def test_a_crash_without_a_key_hides_an_older_green_result(measured):
     def change(lines):
         for line in lines:

@@ -213,7 +213,7 @@ def own(project):
     return made
 
 
-@pytest.mark.slow_but(4)
+@pytest.mark.slow_but(2)
 @pytest.mark.parametrize("part", PARTS)
 def test_a_cell_whose_key_changed_is_measured_and_says_what(own, monkeypatch, part):
     before = own.key

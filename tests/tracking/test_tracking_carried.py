@@ -13,6 +13,7 @@ from tracked_results import ELSEWHERE, HERE, START, line, measured, per, run, to
 
 from qbench.errors import InputError
 from qbench.judging import Cell
+from qbench.reporting import build_report
 from qbench.reporting.carried import carried_sentence, measured_reasons
 from qbench.tracking import (
     Carried,
@@ -54,6 +55,19 @@ def test_series_levels_changes_and_alerts_are_those_of_the_measured_nights(night
     assert series == expected
     assert find_alerts(series) == find_alerts(expected)
     assert list(metric_rows(every)) == list(metric_rows(alone))
+
+
+def test_a_chart_has_the_measured_points_and_the_newest():
+    carried = [False, True, False, True, True]
+    runs = [night(day, 760 - day, carried=one) for day, one in enumerate(carried)]
+    report = build_report(runs)
+    (cell,) = report.cells
+    trend, *_ = report.trends[cell.key]
+    assert [point.position for point in trend.points] == [0, 2, 4]
+    assert cell.outcome_words == "passed (carried)"
+    assert cell.seconds is None
+    assert len(report.costs[cell.key].times) == 2
+    assert report.carried.startswith("1 of 1 cell is carried over from 2026-11-20")
 
 
 def test_the_index_has_no_carried_result(tmp_path):
