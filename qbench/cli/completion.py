@@ -80,7 +80,7 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 def _words_of(action: argparse.Action) -> Words:
     """What ``action`` takes, by its place in the namespace; a path where nothing else is known."""
     if (
-        action.metavar in ("N", "K", "R", "I/N", "SECONDS", "TEXT", "DAY")
+        action.metavar in ("N", "K", "R", "I/N", "SECONDS", "TEXT", "DAY", "TIME", "SHARE")
         and action.dest != "passes"
     ):
         return lambda _: ()
@@ -227,6 +227,7 @@ _TAKEN: dict[str, Words] = {
     "metric": _of("metrics"),
     "metrics": _listed("metrics"),
     "passes": _listed("passes"),
+    "faults": lambda _: (),  # their catalogue loads numpy
     "suite": _suites,
     "suites": _suites,
     "target": _targets,

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from qbench.errors import QbenchError
+from qbench.errors import NotFetchedError, QbenchError, UnsupportedError
 from qbench.evaluation import measure_request
 from qbench.faults.catalogue import CATALOGUE
 from qbench.faults.fault import Fault, Placed, draw_sites
@@ -231,9 +231,9 @@ class ProofRun:
                 environment = str(opened.request.environment)
                 found = replace(found, applies=opened.applying(kinds), environment=environment)
             except QbenchError as error:
-                found = replace(
-                    found, is_green=False, outcome=Outcome.ERROR.value, headline=str(error)
-                )
+                is_refused = isinstance(error, UnsupportedError | NotFetchedError)
+                outcome = Outcome.UNSUPPORTED if is_refused else Outcome.ERROR
+                found = replace(found, is_green=False, outcome=outcome.value, headline=str(error))
             self._cells[str(cell)] = found
             yield found
 

@@ -75,9 +75,9 @@ class ProofTable:
         return sum(tally.trials for tally in self.tallies)
 
     @property
-    def weak(self) -> tuple[FaultTally, ...]:
-        """The kinds of which a trial was let through."""
-        return tuple(one for one in self.tallies if one.let_through)
+    def not_put(self) -> int:
+        """How many trials could not be made."""
+        return sum(tally.not_put for tally in self.tallies)
 
 
 def proof_table(
@@ -227,6 +227,10 @@ def proof_notes(table: ProofTable) -> tuple[str, ...]:
             f"{counted(len(table.left_out), 'cell')} left out, not green without a fault: {named}"
             + (f"; and {more} more" if more > 0 else "")
         )
+    if table.not_put:
+        notes.append(
+            f"{counted(table.not_put, 'trial')} not counted: the fault itself failed at its place"
+        )
     if table.unfit:
         notes.append(f"no cell has a place for: {', '.join(table.unfit)}")
     return (*notes, *table.repeated)
@@ -241,6 +245,7 @@ def proof_facts(table: ProofTable) -> dict[str, Any]:
         "trials": table.trials,
         "let_through": table.let_through,
         "no_effect": table.no_effect,
+        "not_put": table.not_put,
         "caught_by_class_alone": table.of_class,
         "cells": table.cells,
         "green": table.green,
@@ -289,12 +294,8 @@ def _remedy_facts(remedy: ProofRemedy, count: int) -> dict[str, Any]:
     return {**facts, "catches": count}
 
 
-def proof_markdown(table: ProofTable, *, only_weak: bool = False) -> str:
-    """The table in Markdown.
-
-    Args:
-        only_weak: kinds that were always caught are named in one line and have no row.
-    """
+def proof_markdown(table: ProofTable) -> str:
+    """The table in Markdown."""
     lines = [
         f"# What suite {escaped(table.suite)} lets through",
         "",
@@ -304,15 +305,14 @@ def proof_markdown(table: ProofTable, *, only_weak: bool = False) -> str:
         "these samples.",
         "",
     ]
-    shown = table.weak if only_weak else table.tallies
-    if shown:
+    if table.tallies:
         heads = [column.heading for column in PROOF_COLUMNS]
         rows = (
             [
                 code(column.text(one)) if column.heading == "fault" else escaped(column.text(one))
                 for column in PROOF_COLUMNS
             ]
-            for one in shown
+            for one in table.tallies
         )
         lines += [markdown_table(heads, len(heads), rows), ""]
     lines += _group_lines("model", table.by_model)

@@ -1,5 +1,6 @@
 """A suite as cells that faults are put into: measured, judged and compared as the suite says."""
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from qbench.storage import Cache, digest_file, digest_plain
 from qbench.suite.catalogues import Catalogues, gather
 from qbench.suite.expansion import PlannedCell, Selection, Shard, expand
 from qbench.suite.plan_identity import describe_code, suite_digest
-from qbench.suite.session import Bench, Settings
+from qbench.suite.session import Bench, Settings, lacking_package
 from qbench.suite.suite_file import Suite, load_suite
 from qbench.tracking import Proof
 
@@ -127,7 +128,13 @@ class ProvenSuite:
         }
 
     def _fits(self, cell: Cell, fault: Fault) -> bool:
-        return fits(self._catalogues.backends.get(cell.backend), fault)
+        """Whether the backend of ``cell`` can have ``fault``; one that cannot be made is named once
+        its cell is opened.
+        """
+        try:
+            return fits(self._catalogues.backends.get(cell.backend), fault)
+        except (ModuleNotFoundError, QbenchError):
+            return True
 
     def run(self, kept: Proof, *, is_over: Callable[[], bool], most: int | None = None) -> ProofRun:
         """The trials, without those that are ``kept``.
@@ -151,6 +158,14 @@ class ProvenSuite:
         Raises:
             QbenchError: its subject, backend or schema cannot be made.
         """
+        try:
+            return self._opened(cell)
+        except ModuleNotFoundError as error:
+            if (lacking := lacking_package(cell, error)) is None:
+                raise
+            raise lacking from error
+
+    def _opened(self, cell: Cell) -> ProvenCell:
         planned = self._planned[str(cell)]
         bench = self._bench
         environment = bench.environment(cell.backend)
@@ -196,7 +211,11 @@ class ProvenSuite:
         slow = self._catalogues.integer_backends if work > _MOST_WORK else frozenset()
         known = set(self._catalogues.backends.names()) - slow - {cell.backend}
         names = [one for one in dict.fromkeys((*others, *_TWINS)) if one in known]
-        return tuple(self._catalogues.backends.get(one) for one in names[:_MOST_PARTNERS])
+        made = []
+        for name in names[:_MOST_PARTNERS]:
+            with contextlib.suppress(ModuleNotFoundError, QbenchError):  # its own cells say so
+                made.append(self._catalogues.backends.get(name))
+        return tuple(made)
 
 
 def _without_costs(planned: PlannedCell) -> PlannedCell:

@@ -257,14 +257,9 @@ class Bench:
         try:
             return measure_request(self.request(planned))
         except ModuleNotFoundError as error:
-            if (error.name or "qbench").partition(".")[0] == "qbench":
+            if (lacking := lacking_package(planned.cell, error)) is None:
                 raise
-            raise UnsupportedError(
-                f"Running '{planned.cell}'",
-                found=f"no package that provides '{error.name}'",
-                expected="it to be installed",
-                remedy=f"Install what provides '{error.name}'.",
-            ) from error
+            raise lacking from error
 
     @property
     def limit(self) -> int | None:
@@ -718,6 +713,18 @@ class Bench:
             return False
         device = self._devices.get(planned.cell.backend)
         return accepted_on(known.accepted, self.processor, device=device)
+
+
+def lacking_package(cell: Cell, error: ModuleNotFoundError) -> UnsupportedError | None:
+    """``error`` in a sentence about ``cell``; None: a module of qbench itself is not there."""
+    if (error.name or "qbench").partition(".")[0] == "qbench":
+        return None
+    return UnsupportedError(
+        f"Running '{cell}'",
+        found=f"no package that provides '{error.name}'",
+        expected="it to be installed",
+        remedy=f"Install what provides '{error.name}'.",
+    )
 
 
 def approve_run(

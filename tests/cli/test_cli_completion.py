@@ -111,6 +111,9 @@ def test_every_kind_of_name(shell):
     assert shell("qbench quarantine my_net::ort-cpu+w") == [
         "ort-cpu+w8a8_asym_pc"
     ]  # bash replaces what is behind ::
+    assert shell("qbench prove suites/mi") == ["suites/mine.qbench.toml"]
+    for option in ("--budget", "--detect", "--faults"):
+        assert shell(f"qbench prove mine {option} ") == []  # no file is one
     assert "merge-requantize" in shell("qbench rewrite net.onnx --passes merge-r")
 
 

@@ -243,6 +243,22 @@ def test_a_red_suite_is_refused_and_a_red_cell_is_left_out(project, qbench):
     }
 
 
+def test_a_backend_that_is_not_installed_is_left_out(weak, qbench):
+    """And a package that it needs is named."""
+    Path("gone.py").write_text(
+        "from qbench.extension import Extension\n"
+        "def engine():\n    import no_such_engine\n"
+        "E = Extension(name='gone', backends={'gone': engine})\n"
+    )
+    weak.write_text(WEAK.replace('"ort-cpu-precise"]', '"ort-cpu-precise", "gone"]'))
+    facts, err = proven(qbench, "s", "--faults", "weight-transposed", "--extension", "gone:E")
+    (left,) = facts["left_out"]
+    assert left["cell"] == "digits_cnn::gone+w8a8_asym_pc"
+    assert "no_such_engine" in left["headline"]
+    assert facts["green"] == facts["caught"]["caught"] == 2
+    assert "no_such_engine" in err
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -99,6 +99,4 @@ def test_markdown_has_the_same_rows():
     assert rows[1].startswith("| `odd` | engine | 1 of 1 |")
     assert "an equality gate (1 of 1)" in rows[0]
     assert "missing: late" in text
-    weak = proof_markdown(table(), only_weak=True)
-    assert "`odd`" not in weak
     assert len(PROOF_COLUMNS) == rows[0].count(" | ") + 1
