@@ -41,6 +41,14 @@ def declare(parser: argparse.ArgumentParser) -> None:
             "'here' for that of this computer (default: any)"
         ),
     )
+    parser.add_argument(
+        "--night",
+        metavar="NAME",
+        help=(
+            "a name of the night: the same plan again is another attempt at the same night "
+            "(default: the time)"
+        ),
+    )
     declare_history(parser, "; says how long cells take")
     declare_json(parser)
 
@@ -62,6 +70,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         InputError: a suite is wrong, or has no cells; there is no such history.
         StoreError: the file cannot be written.
     """
+    from qbench.host import utc_now
     from qbench.suite import Source, plan_jobs, save_job_plan
 
     suites = [suite_path(text) for text in arguments.suites]
@@ -76,6 +85,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             jobs=arguments.jobs,
             minutes=arguments.minutes,
             environment_class=_wanted_class(arguments.environment_class),
+            night=arguments.night or utc_now().isoformat(timespec="milliseconds"),
         )
     save_job_plan(done.plan, output)
     if arguments.minutes is not None and not done.sources.get(Source.HISTORY):
@@ -108,6 +118,7 @@ def _facts(done: "Planning", output: Path) -> dict[str, object]:
     return {
         "path": str(output),
         "digest": plan.digest,
+        "night": plan.night,
         "suites": [suite.name for suite in plan.suites],
         "environment_class": plan.environment_class,
         "jobs": [

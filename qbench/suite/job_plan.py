@@ -11,7 +11,7 @@ so that a run file can name the plan that it belongs to.
 import json
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -132,6 +132,8 @@ class JobPlan:
         digest: of everything else.
         environment_class: the class of processor that every job must run on; None: any.
         jobs: in the order of their numbers.
+        night: tells two nights of the same cells apart: a run of the same plan is another attempt
+            at the same night.
     """
 
     digest: str
@@ -139,6 +141,7 @@ class JobPlan:
     code: PlannedCode
     environment_class: str | None
     jobs: tuple[Job, ...]
+    night: str = ""
     _holders: dict[tuple[str, str], tuple[tuple[Job, Unit], ...]] = field(
         init=False, repr=False, compare=False
     )
@@ -182,6 +185,8 @@ def make_job_plan(
     code: PlannedCode,
     environment_class: str | None,
     jobs: Iterable[Iterable[Unit]],
+    *,
+    night: str = "",
 ) -> JobPlan:
     """A plan of these ``jobs``, each given as its units, with its digest."""
     numbered = tuple(
@@ -189,14 +194,15 @@ def make_job_plan(
         for index, units in enumerate(map(tuple, jobs), start=1)
     )
     named = tuple(suites)
-    content = _content(named, code, environment_class, numbered)
-    return JobPlan(
-        digest=digest_plain(content),
+    unsigned = JobPlan(
+        digest="",
         suites=named,
         code=code,
         environment_class=environment_class,
         jobs=numbered,
+        night=night,
     )
+    return replace(unsigned, digest=digest_plain(_content(unsigned)))
 
 
 def save_job_plan(plan: JobPlan, path: Path) -> None:
@@ -205,8 +211,7 @@ def save_job_plan(plan: JobPlan, path: Path) -> None:
     Raises:
         StoreError: the file cannot be written.
     """
-    content = _content(plan.suites, plan.code, plan.environment_class, plan.jobs)
-    write_text(path, json_text({**content, "digest": plan.digest}))
+    write_text(path, json_text({**_content(plan), "digest": plan.digest}))
 
 
 def load_job_plan(path: Path) -> JobPlan:
@@ -255,6 +260,7 @@ def load_job_plan(path: Path) -> JobPlan:
         code=written.code,
         environment_class=written.environment_class,
         jobs=jobs,
+        night=written.night,
     )
 
 
@@ -293,27 +299,24 @@ class _WrittenPlan:
     code: PlannedCode
     environment_class: str | None
     jobs: tuple[_WrittenJob, ...]
+    night: str = ""
 
 
-def _content(
-    suites: tuple[PlannedSuite, ...],
-    code: PlannedCode,
-    environment_class: str | None,
-    jobs: tuple[Job, ...],
-) -> dict[str, Any]:
+def _content(plan: JobPlan) -> dict[str, Any]:
     """All that the file says, except for its digest."""
-    places = {suite.name: place for place, suite in enumerate(suites)}
+    places = {suite.name: place for place, suite in enumerate(plan.suites)}
     return {
         "format": FORMAT,
-        "suites": plain(suites),
-        "code": plain(code),
-        "environment_class": environment_class,
+        "night": plan.night,
+        "suites": plain(plan.suites),
+        "code": plain(plan.code),
+        "environment_class": plan.environment_class,
         "jobs": [
             {
                 "seconds": job.seconds,
                 "units": [{**plain(unit), "suite": places[unit.suite]} for unit in job.units],
             }
-            for job in jobs
+            for job in plan.jobs
         ],
     }
 

@@ -39,12 +39,14 @@ def plan_jobs(
     jobs: int | None = None,
     minutes: float | None = None,
     environment_class: str | None = None,
+    night: str = "",
 ) -> Planning:
     """A plan of all cells of ``suites``: of ``jobs`` jobs, or of as many as take ``minutes`` each.
 
     Args:
         history: says how long cells take; None: nothing is known.
         environment_class: of the processors that the jobs must run on; None: any.
+        night: a name of the night, such as the time at which it is planned.
 
     Raises:
         InputError: a suite is wrong, two of them have one name, none has a cell, or there would be
@@ -71,7 +73,7 @@ def plan_jobs(
         else divide_by_time(models, 60.0 * minutes)
     )
     plan = make_job_plan(
-        planned.suites, describe_code(suites[0].parent), environment_class, divided
+        planned.suites, describe_code(suites[0].parent), environment_class, divided, night=night
     )
     return Planning(plan=plan, sources=dict(planned.sources))
 

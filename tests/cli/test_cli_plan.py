@@ -42,7 +42,8 @@ def _night(folder, seconds):
 
 
 def test_every_cell_has_one_job_and_the_same_command_writes_the_same_bytes(suite, qbench, project):
-    code, out, _ = qbench("plan", str(suite), "--jobs", "2", "-o", "plan.json")
+    command = ("plan", str(suite), "--jobs", "2", "--night", "monday", "-o", "plan.json")
+    code, out, _ = qbench(*command)
     assert code == 0
     first = (project / "plan.json").read_bytes()
     plan = load_job_plan(project / "plan.json")
@@ -55,8 +56,19 @@ def test_every_cell_has_one_job_and_the_same_command_writes_the_same_bytes(suite
     ]
     assert sorted(plan.holder(cell).index for cell in cells) == [1, 1, 1, 2, 2, 2]
     assert plan.short in out
-    assert qbench("plan", str(suite), "--jobs", "2", "-o", "plan.json")[0] == 0
+    assert qbench(*command)[0] == 0
     assert (project / "plan.json").read_bytes() == first
+
+
+def test_two_nights_of_the_same_cells_have_two_plans(suite, qbench, project):
+    """With one plan for both, the second night was taken for attempts at the first."""
+    plans = []
+    for _ in range(2):
+        assert qbench("plan", str(suite), "--jobs", "2", "-o", "plan.json")[0] == 0
+        plans.append(load_job_plan(project / "plan.json"))
+    assert plans[0].jobs == plans[1].jobs
+    assert plans[0].short != plans[1].short
+    assert plans[0].night < plans[1].night
 
 
 def test_times_of_the_history(suite, qbench, project):
