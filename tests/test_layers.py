@@ -55,6 +55,7 @@ BREAKS = [
     ("Only the engines know LiteRT, OpenVINO and TVM", "qbench.graph", "openvino", None),
     ("Only the engines know LiteRT, OpenVINO and TVM", "qbench.passes", "ai_edge_litert", None),
     ("Only the engines know LiteRT, OpenVINO and TVM", "qbench.backends", "tvm", None),
+    ("Only what runs jobs elsewhere knows Dask", "qbench.plugin", "distributed", None),
     ("Only the engines know PyTorch; the zoo trains with it", "qbench.backends", "torch", None),
     (WORKER, WORKER_MODULE, "qbench.errors", None),
     ("The package never imports its guests", "qbench.suite", "qbench_zoo", None),

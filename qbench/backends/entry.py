@@ -21,12 +21,15 @@ class BackendEntry:
         settings: what it is called with, by keyword.
         runs_float: whether the backend runs float graphs. Suites plan no fp32 cell for one that
             does not, and they construct no backend to learn that.
+        resources: what a worker must offer for it, in words such as ``gpu``: its jobs are given to
+            those that declare them.
     """
 
     module: str
     maker: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     runs_float: bool = True
+    resources: tuple[str, ...] = ()
 
     def __call__(self) -> "Backend":
         """The backend."""

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.cli.command import Command, ExitCode
+from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.history_files import DEFAULT_HISTORY, declare_history
 from qbench.cli.options import (
     declare_baselines,
@@ -22,15 +22,20 @@ from qbench.cli.options import (
 from qbench.cli.printing import complain, print_json, print_tones, put, say
 from qbench.cli.report import declare_output
 from qbench.errors import InputError
+from qbench.number_text import counted
 from qbench.reporting import KINDS
-from qbench.storage import is_url, neutral_line
+from qbench.storage import current_factor, is_url, neutral_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
-    from qbench.plugin import Progress, SuiteRun
+    from qbench.plugin import JobCommand, Progress, SuiteRun
     from qbench.reporting import Pace
+
+
+_NAMED = 6
+"""Missing cells that one line names."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +48,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="the cells of job N of a plan that 'qbench plan' wrote, which names the suites; "
         "without #N the scheduler says",
     )
+    _declare_workers(parser)
     declare_baselines(parser)
     declare_cache(parser)
     parser.add_argument(
@@ -76,6 +82,40 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     declare_output(parser)
     declare_json(parser)
+
+
+def _declare_workers(parser: argparse.ArgumentParser) -> None:
+    """What runs the cells as jobs elsewhere."""
+    parser.add_argument(
+        "--cluster",
+        metavar="WHERE",
+        default="",
+        help="run the suite as jobs, local:N at a time here, or on the cluster of Dask at tcp://…",
+    )
+    parser.add_argument(
+        "--executor",
+        metavar="MODULE:FACTORY",
+        default="",
+        help="run the suite as jobs on the concurrent.futures.Executor that the factory makes",
+    )
+    parser.add_argument(
+        "--plan",
+        metavar="PLAN.json",
+        help="with --cluster or --executor: the jobs of this plan; what is measured of them is not "
+        "measured again (default: a new plan)",
+    )
+    parser.add_argument(
+        "--jobs",
+        metavar="N",
+        type=count_from_one,
+        help="with --cluster or --executor: divide into N jobs (default: up to 4 for each worker)",
+    )
+    parser.add_argument(
+        "--worker-folder",
+        metavar="DIR",
+        help="with --cluster or --executor: the checkout on the workers (default: the path of this "
+        "folder)",
+    )
 
 
 def declare_selection(parser: argparse.ArgumentParser, *, may_lack: bool = False) -> None:
@@ -123,10 +163,53 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     )
     codes = []
     for suite in suites:
-        done = run_suite(suite, _options(arguments), progress, Path.cwd())
+        done = run_suite(
+            suite, _options(arguments), progress, Path.cwd(), _job_command(arguments, suite)
+        )
         code = ended_early(arguments, done)
         codes.append(_finished(arguments, done) if code is None else code)
     return max(codes)
+
+
+_WORKERS = ("cluster", "executor", "plan", "jobs", "worker-folder")
+
+
+def _job_command(arguments: argparse.Namespace, suite: Path) -> "JobCommand | None":
+    """How a worker runs a job of ``suite``: this verb with the same options; None: the cells run
+    here.
+    """
+    if not (arguments.cluster or arguments.executor):
+        return None
+    from qbench.plugin import JobCommand
+    from qbench.suite import DIED, MEASURED, REFUSED
+
+    given = {
+        "baselines": arguments.baselines,
+        "cache": arguments.cache,
+        "limit": arguments.limit,
+        "release": arguments.release,
+        "carry": arguments.carry,
+        "history": arguments.history,
+    }
+    limits = ("--size-limits", str(current_factor())) if current_factor() > 1 else ()
+    options = (f"--{name}={value}" for name, value in given.items() if value not in (None, ""))
+    extensions = (f"--extension={name}" for name in arguments.extension)
+    codes = {
+        ExitCode.FINE: MEASURED,
+        ExitCode.GATE_FAILED: MEASURED,
+        ExitCode.INCOMPLETE: DIED,
+        ExitCode.USAGE: REFUSED,
+        ExitCode.INCOMPARABLE: REFUSED,
+    }
+    return JobCommand(
+        words=(
+            *("-P", "-m", "qbench", *limits, "run", os.path.relpath(suite), "--resume"),
+            *options,
+            *extensions,
+        ),
+        option="--job=",
+        codes={str(int(code)): how for code, how in codes.items()},
+    )
 
 
 def _suites(arguments: argparse.Namespace) -> tuple[Path, ...]:
@@ -145,6 +228,7 @@ def _suites(arguments: argparse.Namespace) -> tuple[Path, ...]:
                 remedy="Name it: qbench run SUITE, or qbench run --job PLAN#N.",
             )
         return (suite_path(arguments.suite),)
+    _refuse_nested(arguments)
     from qbench.suite import choose_job
 
     choice = choose_job(arguments.job, Path.cwd(), os.environ)
@@ -160,6 +244,16 @@ def _suites(arguments: argparse.Namespace) -> tuple[Path, ...]:
             remedy="Name a suite, or leave --json out.",
         )
     return suites
+
+
+def _refuse_nested(arguments: argparse.Namespace) -> None:
+    if arguments.cluster or arguments.executor:
+        raise InputError(
+            "Running a job of a plan",
+            found="--cluster or --executor next to --job",
+            expected="one job here, or all jobs there",
+            remedy="Leave one out; all jobs of a plan are run with --plan.",
+        )
 
 
 def ended_early(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode | None:
@@ -186,6 +280,7 @@ def _options(arguments: argparse.Namespace) -> list[str]:
     """
     more = {
         "job": arguments.job,
+        **{name: getattr(arguments, name.replace("-", "_")) for name in _WORKERS},
         "limit": arguments.limit,
         "release": arguments.release,
         "carry": arguments.carry,
@@ -248,13 +343,15 @@ def _finished(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode:
     path = run.path if not run.path or is_url(run.path) else os.path.relpath(run.path)
     for sentence in done.problems:
         say(sentence)
-    if done.is_interrupted:
+    if done.missing:
+        say(f"{counted(len(done.missing), 'cell')} missing: {_some_of(done.missing)}")
+    elif done.is_interrupted:
         say(
             f"interrupted; {len(run.cells)} of {run.header['selected']} cells are kept in "
             f"{path or 'no file'}"
         )
     code = ExitCode.GATE_FAILED if done.code else ExitCode.FINE
-    if done.is_interrupted:
+    if done.is_interrupted or done.missing:
         code = ExitCode.INCOMPLETE
     if arguments.json:
         print_json(
@@ -262,6 +359,7 @@ def _finished(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode:
                 "run": run.id,
                 "path": path,
                 "exit_code": int(code),
+                "missing": done.missing,
                 "cells": [one.line() for one in run.cells],
             }
         )
@@ -269,10 +367,17 @@ def _finished(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode:
         from qbench.reporting import styled_lines
 
         print_tones(lambda width, unicode: styled_lines(run, width, unicode=unicode))
-        put(f"run file: {path or 'none'}")
+        if not done.is_of_jobs:
+            put(f"run file: {path or 'none'}")
     for sentence in done.messages:
-        say(sentence)
+        say(_in_our_options(sentence) if done.is_of_jobs else sentence)
     return code
+
+
+def _some_of(names: Sequence[str]) -> str:
+    """The first of ``names``, and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 @contextmanager

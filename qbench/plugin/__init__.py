@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qbench.plugin.checks import QbenchCheck
     from qbench.plugin.collecting import MisnamedSuite, SuiteFile
     from qbench.plugin.controller import Controller
+    from qbench.plugin.options import JobCommand as JobCommand
     from qbench.plugin.python_tests import QbenchCell
     from qbench.plugin.suite_run import Progress as Progress
     from qbench.plugin.suite_run import SuiteRun as SuiteRun
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
     """The public name of this package, loaded on first use."""
+    if name == "JobCommand":
+        from qbench.plugin.options import JobCommand
+
+        return JobCommand
     if name != "run_suite":
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     from qbench.plugin.suite_run import run_suite
@@ -74,9 +79,12 @@ def pytest_configure(config: pytest.Config) -> None:
             from qbench.plugin.jobs import check_session_job
 
             check_session_job(config)
-        from qbench.plugin.controller import Controller
+        from qbench.plugin.controller import Controller, JobsElsewhere
 
-        config.pluginmanager.register(Controller(config, options), "qbench-controller")
+        controller = Controller(config, options)
+        config.pluginmanager.register(controller, "qbench-controller")
+        if options.cluster is not None:
+            config.pluginmanager.register(JobsElsewhere(controller), "qbench-jobs-elsewhere")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -10,7 +10,7 @@ from qbench.errors import InputError, QbenchError, refused_by_system
 from qbench.plugin.item_state import SuiteFacts, suite_facts
 from qbench.plugin.items import CellItem, cell_marker
 from qbench.plugin.opening import OpenSuite, open_suite
-from qbench.plugin.options import SUITE_SUFFIX
+from qbench.plugin.options import OPTIONS, SUITE_SUFFIX
 from qbench.storage import digest_plain, neutral_text
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class SuiteFile(pytest.File):
         self.opened = open_suite(self.path, self.config, self.ihook)
         self.facts = suite_facts(self.config, self.opened)
         self.facts.node = self.nodeid
+        if self.config.stash[OPTIONS].cluster is not None:
+            return  # its cells run as jobs elsewhere
         for model, planned in groupby(self.opened.planned, key=lambda cell: cell.model.id):
             yield ModelNode.from_parent(self, name=model, planned=tuple(planned))
 

@@ -35,6 +35,7 @@ from qbench.plugin.options import (
 from qbench.working import Step, telling, working
 
 if TYPE_CHECKING:
+    from qbench.plugin.cluster import ClusterRun
     from qbench.plugin.recording import Recorder
     from qbench.tracking import HistoryStore
 
@@ -51,6 +52,7 @@ class Controller:
         self._config = config
         self._options = options
         self.recorder: Recorder | None = None
+        self.cluster: ClusterRun | None = None
         self._crashes: list[str] = []
         self.messages: list[str] = []
         self._pace: PaceReporter | None = None
@@ -120,6 +122,18 @@ class Controller:
                 self._config.stash[CANDIDATES] = self._resumable
             self._expect([item.nodeid for item in session.items])
 
+    def run_on_cluster(self, session: pytest.Session) -> None:
+        """Run the collected suites as jobs elsewhere."""
+        if not collected_suites(self._config) or asks_only(self._config):
+            return
+        check_folders(self._options, self._history)
+        self._handle_sigterm()
+        with loaded_whole():
+            from qbench.plugin.cluster import refuse_with_cluster, run_on_cluster
+
+        refuse_with_cluster(self._config, self._options)
+        self.recorder, self.cluster = run_on_cluster(session, self._history)
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: object, ids: list[str]) -> None:  # noqa: ARG002
         """The same where workers collect; ids do not show the cells of Python tests."""
@@ -176,12 +190,15 @@ class Controller:
             self.messages = finish(
                 self.recorder, session, int(exitstatus), self._crashes, stopped=stopped
             )
+            self.messages += [] if self.cluster is None else self.cluster.messages
         except KeyboardInterrupt:  # pytest does not catch it in this hook
             pytest.exit(
                 "interrupted while the results were written",
                 returncode=int(pytest.ExitCode.INTERRUPTED),
             )
-        if self.recorder.problems and session.exitstatus == pytest.ExitCode.OK:
+        if self.cluster is not None and self.cluster.missing:
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
+        elif self.recorder.problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         elif session.exitstatus == pytest.ExitCode.OK and not self.recorder.is_whole:
             session.exitstatus = pytest.ExitCode.INTERRUPTED
@@ -344,6 +361,22 @@ class Controller:
         except QbenchError as error:
             self.messages = [f"qbench: {error}"]
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+class JobsElsewhere:
+    """The hook that runs suites as jobs elsewhere, once the other tests have run here."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, bool, bool]:
+        """Run the jobs; a wrapper, because pytest's own loop takes red cells for errors of the
+        collection.
+        """
+        result = yield
+        self._controller.run_on_cluster(session)
+        return result
 
 
 def notice_early_end(config: pytest.Config) -> None:

@@ -51,6 +51,7 @@ class OpenSuite:
         subject: of a check, which is built from files; None: as the suite names it.
         of_cells: how many cells the suite has, where ``planned`` are those of one job; None: they
             are all.
+        added: what the conftest files of its folder add.
     """
 
     suite: "Suite"
@@ -62,6 +63,7 @@ class OpenSuite:
     subject: "Subject | None" = None
     notes: tuple[str, ...] = ()
     of_cells: int | None = None
+    added: "tuple[Extension, ...]" = ()
 
     @property
     def is_part(self) -> bool:
@@ -194,7 +196,7 @@ def _opened(
     with _naming_idle_hooks(hook, len(added)):
         planned = expand(suite, catalogues)
     forced, notes = forced_by_options(planned, suite, config)
-    return OpenSuite(suite, catalogues, forced, config, shown, notes=notes)
+    return OpenSuite(suite, catalogues, forced, config, shown, notes=notes, added=tuple(added))
 
 
 @dataclass(frozen=True, slots=True)

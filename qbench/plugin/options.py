@@ -76,6 +76,25 @@ _SETTINGS = (
         "or file:// to share them",
     ),
 )
+_CLUSTER = (
+    (
+        "cluster",
+        "WHERE",
+        "run the suites as jobs, local:N at a time here, or on the cluster of Dask at tcp://…",
+    ),
+    (
+        "executor",
+        "MODULE:FACTORY",
+        "run the suites as jobs on the concurrent.futures.Executor that the factory makes",
+    ),
+    ("plan", "PLAN.json", "the jobs of this plan; what is measured of them is not measured again"),
+    (
+        "jobs",
+        "N",
+        "divide into N jobs without a plan (default: up to 4 for each worker)",
+    ),
+    ("worker-folder", "DIR", "the checkout on the workers (default: the path of this folder)"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +105,34 @@ class Release:
 
     package: str
     python: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """What runs the cells elsewhere: the ``address`` of a cluster or the factory of an
+    ``executor``, one of which is empty.
+
+    Args:
+        plan: the jobs; None: a new plan, of ``jobs`` jobs (None: as many as usual).
+        worker_folder: of the checkout on the workers; empty: the same path as here.
+    """
+
+    address: str
+    executor: str
+    plan: Path | None
+    jobs: int | None
+    worker_folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobCommand:
+    """How a job is started: ``words`` after ``python``, then ``option`` and ``PLAN#N``; ``codes``:
+    exit code → how it ended.
+    """
+
+    words: tuple[str, ...]
+    option: str
+    codes: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +159,7 @@ class Options:
         resume: take over what an unfinished run measured.
         release: measure another release of a package; None: what is installed.
         carry: which earlier results are carried over; None: none, and no key is noted.
+        cluster: run the cells as jobs elsewhere; None: in this session.
     """
 
     select: str
@@ -139,6 +187,7 @@ class Options:
     resume: bool
     release: Release | None
     carry: "CarryRule | None"
+    cluster: ClusterOptions | None
 
     @property
     def accepts(self) -> bool:
@@ -162,6 +211,8 @@ DESELECTED = pytest.StashKey[set[str]]()
 """The node ids of all tests that were reported as deselected."""
 LEFT_OUT = pytest.StashKey[set[str]]()
 """Node ids of tests with a check that were collected and not selected."""
+JOB_COMMAND = pytest.StashKey[JobCommand]()
+"""Set by a program that calls pytest and starts jobs by a command of its own."""
 ANY_NAME = pytest.StashKey[bool]()
 """Set where a suite is collected whatever its file is called."""
 
@@ -225,6 +276,8 @@ def add_options(parser: pytest.Parser) -> None:
         default="",
         help="the models of the I-th of N equal machines only",
     )
+    for name, metavar, text in _CLUSTER:
+        group.addoption(f"--qbench-{name}", metavar=metavar, default="", help=text)
     group.addoption(
         "--qbench-job",
         metavar="PLAN#N",
@@ -334,6 +387,7 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         resume=bool(config.getoption("qbench_resume") or config.getini("qbench_resume")),
         release=release,
         carry=_carry(_text(config, "carry")),
+        cluster=_cluster(config),
     )
     _refuse_accepting(options, environment)
     if "html" in options.report:
@@ -344,6 +398,35 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         except InputError as error:
             raise pytest.UsageError(str(error)) from error
     return options
+
+
+def _cluster(config: pytest.Config) -> ClusterOptions | None:
+    """What runs the cells elsewhere.
+
+    Raises:
+        pytest.UsageError: an option about it without one that names it.
+    """
+
+    def text(name: str) -> str:
+        return str(config.getoption(f"qbench_{name}") or "").strip()
+
+    if not (text("cluster") or text("executor")):
+        for name in ("plan", "jobs", "worker_folder"):
+            if text(name):
+                option = name.replace("_", "-")
+                raise pytest.UsageError(
+                    f"Reading --qbench-{option}: found neither --qbench-cluster nor "
+                    "--qbench-executor; expected one of them, as it is about their jobs. Name "
+                    "it, or leave this option out."
+                )
+        return None
+    return ClusterOptions(
+        address=text("cluster"),
+        executor=text("executor"),
+        plan=config.invocation_params.dir / text("plan") if text("plan") else None,
+        jobs=_number(config, "jobs", int, "a whole number from 1", lambda v: v >= 1),
+        worker_folder=text("worker_folder"),
+    )
 
 
 def is_misnamed_suite(path: Path, config: pytest.Config) -> bool:
@@ -468,7 +551,7 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
 
 def _number(config: pytest.Config, name: str, kind: Any, expected: str, fits: Any) -> Any:  # noqa: ANN401
     """The number of option ``name``; some have no ini twin, since such a run is an exception."""
-    is_exception = name in ("limit", "repeats")
+    is_exception = name in ("limit", "repeats", "jobs")
     text = str(config.getoption(f"qbench_{name}") or "") if is_exception else _text(config, name)
     if not text:
         return None

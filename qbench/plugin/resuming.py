@@ -4,6 +4,7 @@ The controller looks for the runs before anything is measured, so that every wor
 from the same ones: this session's own run would be the newest of all. A worker reads them itself.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,11 +106,16 @@ def taken_over(config: pytest.Config, facts: SuiteFacts, planned: "PlannedCell")
 def _given_up(cell: "Cell", held: "Held") -> Taken | None:
     """The line of a cell that killed its process too often; None of any other."""
     from qbench.judging import Outcome, Verdict
+    from qbench.suite import LAST_OUTPUT
     from qbench.tracking import MOST_DEATHS, CellRecord
 
     died, words = held.deaths(cell)
     if len(died) < MOST_DEATHS:
         return None
+    if (line := held.given_up(cell)) is not None:
+        return Taken(line)
+    # what starts jobs hands on the last output of the process that died, as that could not
+    words = words or os.environ.get(LAST_OUTPUT, "")
     runs = " and ".join(f"'{run_id}'" for run_id in died)
     headline = f"its process died {len(died)} times while running it, in {runs}"
     verdict = Verdict(

@@ -15,7 +15,7 @@ import pytest
 from qbench.errors import QbenchError
 from qbench.plugin.item_state import collected_suites
 from qbench.plugin.items import CellItem, RedCell
-from qbench.plugin.options import ANY_NAME
+from qbench.plugin.options import ANY_NAME, JOB_COMMAND, JobCommand
 
 if TYPE_CHECKING:
     from qbench.plugin.collecting import SuiteFile
@@ -65,6 +65,7 @@ class SuiteRun:
         messages: lines about accepted results and written reports.
         problems: sentences about failed writing, and about rules that nothing needs.
         planned: cells of the suite.
+        is_of_jobs: whether jobs elsewhere measured it. missing: the cells that none of them has.
     """
 
     code: int = int(pytest.ExitCode.INTERNAL_ERROR)
@@ -73,6 +74,8 @@ class SuiteRun:
     messages: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     planned: int = 0
+    is_of_jobs: bool = False
+    missing: list[str] = field(default_factory=list)
 
     @property
     def is_interrupted(self) -> bool:
@@ -90,12 +93,19 @@ class SuiteRun:
         return self.code == pytest.ExitCode.INTERNAL_ERROR
 
 
-def run_suite(suite: Path, options: Sequence[str], listener: Listener, root: Path) -> SuiteRun:
+def run_suite(
+    suite: Path,
+    options: Sequence[str],
+    listener: Listener,
+    root: Path,
+    job_command: JobCommand | None = None,
+) -> SuiteRun:
     """Measure and judge the cells of ``suite``.
 
     Args:
         options: of pytest, ``--qbench-…``.
         root: the folder that relative paths of options start from.
+        job_command: what runs one job, where ``options`` say that jobs run elsewhere.
     """
     done = SuiteRun()
     arguments = [
@@ -113,7 +123,7 @@ def run_suite(suite: Path, options: Sequence[str], listener: Listener, root: Pat
     for name in _DISABLED_PLUGINS:
         arguments += ["-p", f"no:{name}"]
     with _without_environment(), ExitStack() as stack:
-        hooks = _RunHooks(done, suite, listener, stack)
+        hooks = _RunHooks(done, suite, listener, stack, job_command)
         code = pytest.main([*arguments, *options], plugins=[hooks])
     done.code = int(code)
     return done
@@ -131,11 +141,19 @@ def _without_environment() -> Iterator[None]:
 class _RunHooks:
     """Hooks that fill ``done`` and report progress."""
 
-    def __init__(self, done: SuiteRun, suite: Path, listener: Listener, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        done: SuiteRun,
+        suite: Path,
+        listener: Listener,
+        stack: ExitStack,
+        job_command: JobCommand | None,
+    ) -> None:
         self._done = done
         self._suite = suite
         self._listener = listener
         self._stack = stack
+        self._job_command = job_command
         self._progress: Progress | None = None
 
     @pytest.hookimpl(wrapper=True)
@@ -150,6 +168,8 @@ class _RunHooks:
     def pytest_configure(self, config: pytest.Config) -> None:
         """Admit any name of the file."""
         config.stash[ANY_NAME] = True
+        if self._job_command is not None:
+            config.stash[JOB_COMMAND] = self._job_command
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> "SuiteFile | None":
         """Collect the suite whatever its file name is."""
@@ -223,6 +243,8 @@ class _RunHooks:
         if controller is None:
             return
         self._done.messages = controller.messages
+        if controller.cluster is not None:
+            self._done.is_of_jobs, self._done.missing = True, controller.cluster.missing
         if controller.recorder is not None:
             self._done.problems = controller.recorder.problems
             self._done.run = next((one.run for one in controller.recorder.runs.values()), None)

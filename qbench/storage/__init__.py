@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from qbench.storage.held_code import FollowedCode as FollowedCode
     from qbench.storage.held_code import digest_code as digest_code
     from qbench.storage.held_code import followed_code as followed_code
+    from qbench.storage.hidden_secrets import without_secrets as without_secrets
     from qbench.storage.line_files import append_line as append_line
     from qbench.storage.line_files import object_of_line as object_of_line
     from qbench.storage.listing import paths_below as paths_below

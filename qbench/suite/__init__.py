@@ -52,6 +52,12 @@ if TYPE_CHECKING:
     from qbench.suite.job_choice import COUNTERS as COUNTERS
     from qbench.suite.job_choice import JobChoice as JobChoice
     from qbench.suite.job_choice import choose_job as choose_job
+    from qbench.suite.job_executors import Workers as Workers
+    from qbench.suite.job_executors import workers_at as workers_at
+    from qbench.suite.job_night import JobEnd as JobEnd
+    from qbench.suite.job_night import JobState as JobState
+    from qbench.suite.job_night import Night as Night
+    from qbench.suite.job_night import runs_of_job as runs_of_job
     from qbench.suite.job_plan import Job as Job
     from qbench.suite.job_plan import JobPlan as JobPlan
     from qbench.suite.job_plan import PlannedCode as PlannedCode
@@ -62,6 +68,12 @@ if TYPE_CHECKING:
     from qbench.suite.job_plan import save_job_plan as save_job_plan
     from qbench.suite.job_planning import Planning as Planning
     from qbench.suite.job_planning import plan_jobs as plan_jobs
+    from qbench.suite.job_process import DIED as DIED
+    from qbench.suite.job_process import LAST_OUTPUT as LAST_OUTPUT
+    from qbench.suite.job_process import MEASURED as MEASURED
+    from qbench.suite.job_process import REFUSED as REFUSED
+    from qbench.suite.job_process import own_source as own_source
+    from qbench.suite.job_process import own_version as own_version
     from qbench.suite.plan_cells import cells_by_job as cells_by_job
     from qbench.suite.plan_identity import describe_code as describe_code
     from qbench.suite.plan_identity import refuse_other_class as refuse_other_class

@@ -14,6 +14,7 @@ from qbench.extension import Catalogue, Extension, with_known
 from qbench.metrics import catalogue as metric_catalogue
 from qbench.passes import catalogue as pass_catalogue
 from qbench.quantization import catalogue as schema_catalogue
+from qbench.storage import read_toml
 from qbench.subjects import dataset_catalogue, model_catalogue
 
 if TYPE_CHECKING:
@@ -151,9 +152,7 @@ def written_extensions(suites: Path) -> tuple[Extension, ...]:
         for path in _files(suites / DEVICE_FOLDER)
     }
     pythons = {path.stem: partial(_read_python, path) for path in _files(suites / PYTHON_FOLDER)}
-    engines = {
-        f"ep-{path.stem}": partial(_read_engine, path) for path in _files(suites / ENGINE_FOLDER)
-    }
+    engines = {f"ep-{path.stem}": _EngineFile(path) for path in _files(suites / ENGINE_FOLDER)}
     answers = {
         f"answers-{_answers_name(path)}": partial(_read_answers, path)
         for path in _answer_files(suites / ANSWERS_FOLDER)
@@ -227,10 +226,22 @@ def _read_python(path: Path) -> "Backend":
     return load_python(path)
 
 
-def _read_engine(path: Path) -> "Backend":
-    from qbench.backends import load_provider
+@dataclass(frozen=True, slots=True)
+class _EngineFile:
+    """The factory of an execution provider that the file at ``path`` describes."""
 
-    return load_provider(path)
+    path: Path
+
+    def __call__(self) -> "Backend":
+        from qbench.backends import load_provider
+
+        return load_provider(self.path)
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Its kind of device, where that is not the processor."""
+        device = read_toml(self.path).get("device", "")
+        return (device,) if device in ("gpu", "npu") else ()
 
 
 def _read_answers(path: Path) -> "Backend":

@@ -163,6 +163,18 @@ class Held:
         ids = tuple(str(one.header["id"]) for one in died)
         return ids, next(filter(None, reversed(said)), "")
 
+    def given_up(self, cell: Cell) -> dict[str, Any] | None:
+        """The line of ``cell`` in the first attempt that gave it up without running it; None: in
+        none.
+        """
+        axes = _axes(cell)
+        lines = (
+            one.cells[axes]
+            for one in self._attempts
+            if one.outcomes.get(axes) == "infra" and axes not in one.started
+        )
+        return _decoded(next(lines, None))
+
 
 def _last_words(attempt: _Attempt, axes: Axes) -> str:
     """What a run file says of the end of the process that ran a cell; empty: nothing."""
