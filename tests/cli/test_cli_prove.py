@@ -47,12 +47,12 @@ equal_to = { "integer-ort-x64+*" = "ort-cpu-precise" }
 """
 
 
-def accept(path):
+def accept(path, extensions=()):
     """Accept what the suite at ``path`` measures here."""
     from qbench.suite import Bench, Settings, approve_run, expand, gather, load_suite
     from qbench.tracking import Accepting, Scope
 
-    suite, catalogues = load_suite(path), gather(suites=path.parent)
+    suite, catalogues = load_suite(path), gather(extensions, suites=path.parent)
     settings = Settings(
         baselines=Path("baselines"),
         suite_path=str(path),
@@ -257,6 +257,44 @@ def test_a_backend_that_is_not_installed_is_left_out(weak, qbench):
     assert "no_such_engine" in left["headline"]
     assert facts["green"] == facts["caught"]["caught"] == 2
     assert "no_such_engine" in err
+
+
+@pytest.mark.slow
+def test_passes_and_a_model_that_came_quantized(project, qbench, monkeypatch):
+    """The fault is put into the graph that runs: a rewritten one, or the one that was given."""
+    from qbench import calibrate, make_plan, quantize_model, save_model
+    from qbench.subjects import digits_arrays, get_model
+
+    net = get_model("digits_cnn").graphs["model"]()
+    pictures = digits_arrays(test=False)[0][:64].reshape(-1, 1, 8, 8)
+    profile = calibrate(net, [{"x": (pictures / 16).astype("float32")}])
+    save_model(quantize_model(net, make_plan(net, profile, "w8a8_asym_pc")), project / "q.onnx")
+    Path("proven_models.py").write_text(
+        "from dataclasses import replace\n"
+        "from qbench import load_model\n"
+        "from qbench.extension import Extension\n"
+        "from qbench.subjects import get_model\n"
+        "def q():\n"
+        "    graphs = {'model': lambda: load_model('q.onnx')}\n"
+        "    return replace(get_model('digits_cnn'), id='q', graphs=graphs)\n"
+        "E = Extension(name='mine', models={'q': q})\n"
+    )
+    text = STRONG.replace("equal_to", 'variants = { exact = { passes = "exact" } }\n# equal_to')
+    path = project / "suites" / "s.qbench.toml"
+    path.write_text(text + '[[model]]\nid = "q"\nfp32 = "digits_cnn"\n')
+    monkeypatch.syspath_prepend(str(project))
+    from proven_models import E
+
+    accept(path, [E])
+    kinds = "weight-transposed,bias-dropped,stale-calibration"
+    added = ("--extension", "proven_models:E")
+    facts, _ = proven(qbench, "s", *added, "--faults", kinds, "--detect", "1")
+    tallies = by_fault(facts)
+    assert facts["green"] == 6
+    assert tallies["weight-transposed"]["of"] == tallies["bias-dropped"]["of"] == 6
+    # a model that came quantized is not calibrated here
+    assert tallies["stale-calibration"]["of"] == 4
+    assert tallies["stale-calibration"]["cells_without_place"] == 2
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,17 @@ from qbench.quantization import load_plan
 from qbench.storage import KEYS, require_format
 from qbench.suite import describe_start, job_plan, load_job_plan, load_suite, suite_file
 from qbench.tracking import (
+    PROOF_FORMAT,
+    SWEEP_FORMAT,
     AcceptedCell,
     CellRecord,
+    ProofCell,
+    ProofRemedy,
+    ProofStart,
+    ProofTrial,
     StoredData,
+    SweepCell,
+    SweepMetric,
     annotations,
     baseline_file,
     load_annotations,
@@ -174,6 +182,8 @@ FORMATS = {
     record.FORMAT: held(CellRecord),
     suite_file.FORMAT: held(suite_file.SuiteText),
     job_plan.FORMAT: held(job_plan._WrittenPlan),
+    SWEEP_FORMAT: [SweepCell, SweepMetric],
+    PROOF_FORMAT: [ProofStart, ProofCell, ProofTrial, ProofRemedy],
 }
 
 
