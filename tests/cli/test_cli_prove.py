@@ -168,6 +168,24 @@ def test_strong_gates_catch_every_fault_that_changes_something(project, qbench):
     assert "softmax-one-step-low" in facts["not_applicable"]
 
 
+def test_ranges_that_were_never_accepted_let_a_calibration_through(weak, qbench):
+    """What would catch it is computed here, and catches it once the ranges are accepted."""
+    file = Path("baselines/s/digits_cnn.json")
+    whole = file.read_text()
+    table = json.loads(whole)
+    del table["calibrations"]
+    file.write_text(json.dumps(table))
+    chosen = ("--faults", "calibrated-unnormalized")
+    facts, _ = proven(qbench, "s", *chosen)
+    assert facts["let_through"] == 2
+    remedy = next(one for one in facts["remedies"] if "ranges" in one["name"])
+    assert (remedy["name"], remedy["tried"]) == ("accepted calibrated ranges", False)
+    assert remedy["catches"] == 2
+    file.write_text(whole)
+    facts, _ = proven(qbench, "s", *chosen, "-o", "again.jsonl", "--detect", "1")
+    assert facts["by_gate"]["calibration"] == facts["caught"]["caught"] == 2
+
+
 def test_without_accepted_results_of_its_class_less_is_caught(project, qbench):
     """As after an upgrade of the engine: the accepted predictions are of another class."""
     make_suite(project, STRONG.replace("equal_to", "# equal_to"))
