@@ -125,8 +125,8 @@ class FolderStore:
         return str(path)
 
     def is_growing(self, name: str) -> bool:
-        """Whether another living process writes the file at the path ``name``; False where that is
-        not known, as on disks without locks.
+        """Whether a living process writes the file at the path ``name``; False where that is not
+        known, as on disks without locks.
         """
         try:
             handle = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -162,7 +162,11 @@ class FolderStore:
 
 def _lock(handle: int, *, exclusive: bool) -> bool:
     """Lock an open file until it is closed or the process dies, whichever way; False where another
-    process has it. Children do not hold it, and disks without locks are as if no process did.
+    handle has it. On disks without locks it is as if none had.
+
+    ``flock`` and not ``lockf``: a process reads the history while it writes a run, and the lock of
+    ``lockf`` is gone as soon as the process closes any handle of the file. A child that is forked
+    and outlives its parent keeps the lock until it ends.
     """
     try:
         import fcntl
@@ -170,8 +174,8 @@ def _lock(handle: int, *, exclusive: bool) -> bool:
         return True
     kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
     try:
-        fcntl.lockf(handle, kind | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
         return False
     except OSError:
         return True
