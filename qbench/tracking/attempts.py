@@ -3,7 +3,7 @@ those that resume it.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,10 +18,12 @@ from qbench.tracking.record import CellRecord, Run, cell_of_line
 #     header of a job        "job": {"plan": …, "index": 17, "of": 50, "attempt": 2}
 #     header of a resumed    "resumes": the id of the unfinished run that it goes on with
 #
-# An attempt is complete by its ``end`` line alone. Of the attempts of one piece of work
+# An attempt is complete by its ``end`` line alone. It is whole where no other one selected more
+# cells: with ``-k`` an attempt ends after a part of its work. Of the attempts of one piece of work
 #
-#     one or more complete   the first of them counts, by its number; no unfinished one hides it
-#     none complete          each cell counts once, by the first attempt that has a result for it
+#     a complete one is whole   each cell counts once, by the first complete attempt that has it, by
+#                               its number; no unfinished one hides it
+#     none is                   each cell counts once, by the first attempt that has a result for it
 #
 # ``infra`` is no result of a cell: its machine or process failed. The first attempt with a result
 # takes its place, also where the attempt that counts is complete. Nothing else of a later complete
@@ -29,6 +31,8 @@ from qbench.tracking.record import CellRecord, Run, cell_of_line
 
 NO_RESULT = frozenset(("infra", "error"))
 """The outcomes of cells that an attempt tried in vain; a session that resumes runs them again."""
+_NO_ANSWER = frozenset(("infra",))
+"""The same in a complete attempt: there an error is a result."""
 
 _MOST_JOBS = 100_000
 """Of a plan; a file that says more is damaged."""
@@ -114,13 +118,30 @@ def attempt_groups(headers: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, ...
 
 def attempt_ranks(runs: Sequence[Run]) -> dict[int, tuple[int, int]]:
     """Position in ``runs``, which need no cells, → (piece of work, number of the attempt), of the
-    attempts that can count: the complete ones, or where none is complete all.
+    attempts that can count.
     """
     ranks: dict[int, tuple[int, int]] = {}
     for work, group in enumerate(attempt_groups([run.header for run in runs])):
-        complete = [place for place in group if runs[place].complete]
-        ranks |= {place: (work, rank) for rank, place in enumerate(complete or group)}
+        counted, _ = _that_count([runs[place] for place in group])
+        ranks |= {group[one]: (work, rank) for rank, one in enumerate(counted)}
     return ranks
+
+
+def _that_count(attempts: Sequence[Run]) -> tuple[list[int], bool]:
+    """The positions of those of the ``attempts`` at one piece of work that can count, and whether
+    a complete one of them is whole: then these are the complete ones, else all.
+    """
+    complete = [place for place, run in enumerate(attempts) if run.complete]
+    most = max(map(_selected, attempts))
+    if any(_selected(attempts[place]) == most for place in complete):
+        return complete, True
+    return list(range(len(attempts))), False
+
+
+def _selected(run: Run) -> int:
+    """How many cells an attempt was to run; 0 where its header has no number."""
+    count = run.header.get("selected")
+    return count if type(count) is int else 0
 
 
 def _attempt(header: Mapping[str, Any]) -> int:
@@ -183,15 +204,17 @@ def settled(attempts: Sequence[Run]) -> Run:
     """What counts of the ``attempts`` at one piece of work, which are in the order of their
     numbers; one alone as it is.
 
-    It has the header of the attempt that counts, of several unfinished ones that of the last.
+    It has the header of the first complete attempt that is whole; where none is, that of the last
+    one that was to run the most cells.
     """
     if len(attempts) == 1:
         return attempts[0]
-    complete = [run for run in attempts if run.complete]
-    counted = complete or list(attempts)
-    choice = _Choice(counted, _chosen(counted, whole=bool(complete)))
-    main = counted[0] if complete else counted[-1]
-    findings, sentences = _differing(complete)
+    places, is_whole = _that_count(attempts)
+    counted = [attempts[place] for place in places]
+    choice = _Choice(counted, _chosen(counted, _NO_ANSWER if is_whole else NO_RESULT))
+    fullest = [run for run in counted if _selected(run) == max(map(_selected, counted))]
+    main = fullest[0] if is_whole else fullest[-1]
+    findings, sentences = _differing([run for run in counted if run.complete])
     by_attempt = list(enumerate(counted))
     return replace(
         main,
@@ -211,14 +234,14 @@ def settled(attempts: Sequence[Run]) -> Run:
             for line in run.samples
             if choice.counts(place, _decoded(line))
         ),
-        notes=tuple(dict.fromkeys((*_notes(main, counted, bool(complete)), *sentences))),
-        damaged=main.damaged if complete else sum(run.damaged for run in counted),
+        notes=tuple(dict.fromkeys((*_notes(main, counted, is_whole), *sentences))),
+        damaged=main.damaged if is_whole else sum(run.damaged for run in counted),
         notices=tuple(dict.fromkeys(notice for run in counted for notice in run.notices)),
     )
 
 
-def _notes(main: Run, counted: Sequence[Run], complete: bool) -> Iterator[str]:
-    yield from main.notes if complete else (note for run in counted for note in run.notes)
+def _notes(main: Run, counted: Sequence[Run], is_whole: bool) -> Iterator[str]:
+    yield from main.notes if is_whole else (note for run in counted for note in run.notes)
 
 
 def _decoded(line: bytes) -> Mapping[str, Any]:
@@ -229,23 +252,19 @@ def _decoded(line: bytes) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _chosen(attempts: Sequence[Run], *, whole: bool) -> dict[tuple[str, ...], int]:
-    """Axes of a cell → the position of the attempt that counts for it.
-
-    ``whole``: the first attempt is complete, and others count only for its cells without a result.
+def _chosen(attempts: Sequence[Run], wanting: Collection[str]) -> dict[tuple[str, ...], int]:
+    """Axes of a cell → the position of the attempt that counts for it: the first that has it, or
+    where its outcome there is one of ``wanting`` the first with another one.
     """
     chosen: dict[tuple[str, ...], int] = {}
     without: set[tuple[str, ...]] = set()
-    wanting = frozenset(("infra",)) if whole else NO_RESULT
     for place, run in enumerate(attempts):
-        if whole and place and not without:
-            break
         for record in run.cells:
             axes, lacks = _axes(record), record.outcome in wanting
             if axes in without and not lacks:
                 without.remove(axes)
                 chosen[axes] = place
-            elif axes not in chosen and not (whole and place):
+            elif axes not in chosen:
                 chosen[axes] = place
                 if lacks:
                     without.add(axes)

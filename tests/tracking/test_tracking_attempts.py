@@ -239,6 +239,23 @@ def test_an_infra_cell_of_the_attempt_that_counts_gives_way_to_a_result(tmp_path
     ]
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_an_attempt_at_a_part_of_its_job_hides_no_other(tmp_path, ends):
+    """With ``-k`` an attempt is complete after some of its cells."""
+    written(tmp_path, cell(0), selected=1)
+    written(tmp_path, cell(0, predictions="p2"), cell(1), end=ends)
+    run = night(tmp_path)
+    assert [one.digests["predictions:photos"] for one in run.cells] == ["p1-photos"] * 2
+    assert (schemas(run), run.complete) == (["s0", "s1"], ends)
+    assert run.header["selected"] == 2
+    assert bool(run.findings) is ends
+    series = trend_series(History(tmp_path).runs())
+    assert {(one.cell.schema, len(one.points)) for one in series} == {("s0", 1), ("s1", 1)}
+    with HistoryIndex(str(tmp_path / "index.sqlite")) as index:
+        index.update(tmp_path)
+        assert index.series(Wanted(), commits=()) == series
+
+
 # c: only the closing line completes an attempt
 
 
