@@ -91,7 +91,12 @@ def night_of_jobs(header: Mapping[str, Any]) -> tuple[str, ...]:
     job = job_of(header)
     if job is None:
         return ()
-    return (job.plan, *(str(header.get(key)) for key in ("suite", "limited", "select")))
+    return (job.plan, str(header.get("suite")), *selection_of(header))
+
+
+def selection_of(header: Mapping[str, Any]) -> tuple[str, str]:
+    """By which options the run of ``header`` has a part of the samples and of the cells."""
+    return str(header.get("limited")), str(header.get("select"))
 
 
 def night_id(header: Mapping[str, Any]) -> str:

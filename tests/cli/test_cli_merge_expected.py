@@ -75,6 +75,16 @@ def test_an_unfinished_attempt_lacks_its_last_cells_alone(planned, qbench):
     }
 
 
+def test_a_job_that_was_tried_with_few_samples_is_missing(planned, qbench):
+    words = ("--job", "plan.json#2", "--limit", "4", "--history", "tried")
+    qbench("run", *words, str(planned / "suites" / "night.qbench.toml"))
+    words = ("-o", "all", "--expect", "plan.json", "--json")
+    code, out, _ = qbench("merge", "jobs/1-1", "tried", *words)
+    assert (code, list(json.loads(out)["missing"])) == (4, ["2"])
+    code, out, _ = qbench("merge", "jobs/2-1", *words)
+    assert (code, json.loads(out)["outcome"]) == (0, "complete")
+
+
 def test_runs_of_another_plan_or_of_none_are_one_sentence(planned, qbench):
     suite = planned / "suites" / "night.qbench.toml"
     qbench("run", str(suite), "--history", "plain")
