@@ -19,6 +19,7 @@ from qbench.suite.job_plan import Unit
 _BALANCED = 1.1
 _HALVINGS = 4
 _TRIES = 12
+_DIGITS = 3  # of seconds, in the plan
 MOST_JOBS = 9999
 """The names of run files have four digits for the number of a job."""
 
@@ -88,7 +89,7 @@ class TimedModel:
             backends=None if is_whole else tuple(backends),
             schemas=None if schemas is None else tuple(schemas),
             cells=sum(share.cells for share in shares),
-            seconds=round(math.fsum(share.seconds for share in shares), 3),
+            seconds=round(math.fsum(share.seconds for share in shares), _DIGITS),
         )
 
 
@@ -108,16 +109,16 @@ def divide_among(models: Sequence[TimedModel], count: int) -> list[list[Unit]]:
 
 def divide_by_time(models: Sequence[TimedModel], seconds: float) -> list[list[Unit]]:
     """As few jobs as take at most ``seconds`` each, or where one part alone takes longer, at most
-    as long as that.
+    as long as that; none is empty.
     """
-    limit = max(seconds, *(model.longest_share for model in models))
+    limit = max(seconds, *(_rounded_up(model.longest_share) for model in models))
     count = max(1, math.ceil(math.fsum(model.seconds for model in models) / limit))
     jobs = divide_among(models, min(count, MOST_JOBS))
     for _ in range(_TRIES):
         if max(map(_seconds, jobs)) <= limit or len(jobs) == MOST_JOBS:
             break
         jobs = divide_among(models, min(len(jobs) + max(1, len(jobs) // 20), MOST_JOBS))
-    return jobs
+    return [job for job in jobs if job]
 
 
 def imbalance(jobs: Iterable[Iterable[Unit]]) -> float:
@@ -125,6 +126,11 @@ def imbalance(jobs: Iterable[Iterable[Unit]]) -> float:
     times = [_seconds(job) for job in jobs]
     mean = math.fsum(times) / len(times)
     return max(times) / mean if mean else 1.0
+
+
+def _rounded_up(seconds: float) -> float:
+    """Not less than a unit of ``seconds`` has in the plan, so that it fits into a job of it."""
+    return math.ceil(seconds * 10**_DIGITS) / 10**_DIGITS
 
 
 def _seconds(job: Iterable[Unit]) -> float:

@@ -97,3 +97,12 @@ def test_by_time():
 def test_by_time_with_a_part_that_takes_longer():
     jobs = divide_by_time(_models([[500] + [1] * 11]), 60)
     assert max(sum(unit.seconds for unit in job) for job in jobs) == 500
+
+
+def test_by_time_has_no_more_jobs_than_parts_of_a_rounded_time():
+    """A part of 0.5327 s is 0.533 s in the plan: more jobs were tried for the difference."""
+    times = [0.5327, 0.1018, 0.0534, 0.1204] + [0.0621] * 8
+    jobs = divide_by_time(_models([times]), 0.06)
+    assert len(jobs) == 3
+    assert all(jobs)
+    assert max(sum(unit.seconds for unit in job) for job in jobs) == 0.533
