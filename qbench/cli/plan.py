@@ -67,7 +67,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """Write the plan and say how even it is.
 
     Raises:
-        InputError: a suite is wrong, or has no cells; there is no such history.
+        InputError: a suite is wrong, or has no cells; there is no such history; git tracks the
+            file to write.
         StoreError: the file cannot be written.
     """
     from qbench.host import utc_now
@@ -76,6 +77,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     suites = [suite_path(text) for text in arguments.suites]
     output = Path(arguments.output)
     check_outputs("Planning jobs", {"--output": str(output)}, map(str, suites))
+    _refuse_tracked(output)
     is_there = arguments.history != DEFAULT_HISTORY or Path(arguments.history).is_dir()
     history = open_history(arguments.history) if is_there else None
     with hinted(arguments.extension):
@@ -90,11 +92,30 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     save_job_plan(done.plan, output)
     if arguments.minutes is not None and not done.sources.get(Source.HISTORY):
         say("note: no run in the history says how long a cell takes: each is taken as one second")
+    elif arguments.minutes is not None and _times(done.plan)[0] > 60 * arguments.minutes:
+        say("note: a job takes longer where one backend and schema of a model alone does")
     if arguments.json:
         print_json(_facts(done, output))
     else:
         _print(done, output)
     return ExitCode.FINE
+
+
+def _refuse_tracked(output: Path) -> None:
+    """Check that the plan changes no file of the code that it is made for.
+
+    Raises:
+        InputError: git tracks ``output``: each job would be refused for an uncommitted change.
+    """
+    from qbench.host import run_git
+
+    if run_git(output.parent, "ls-files", "--error-unmatch", "--", output.name) is not None:
+        raise InputError(
+            "Planning jobs",
+            found=f"--output '{output}', a file that git tracks",
+            expected="another one: its jobs would be refused for an uncommitted change",
+            remedy="Name another one, such as in a folder that .gitignore lists.",
+        )
 
 
 def _wanted_class(text: str | None) -> str | None:

@@ -20,6 +20,7 @@ _BALANCED = 1.1
 _HALVINGS = 4
 _TRIES = 12
 _DIGITS = 3  # of seconds, in the plan
+_PARTS = 1000  # of a second, by these digits
 MOST_JOBS = 9999
 """The names of run files have four digits for the number of a job."""
 
@@ -130,7 +131,7 @@ def imbalance(jobs: Iterable[Iterable[Unit]]) -> float:
 
 def _rounded_up(seconds: float) -> float:
     """Not less than a unit of ``seconds`` has in the plan, so that it fits into a job of it."""
-    return math.ceil(seconds * 10**_DIGITS) / 10**_DIGITS
+    return math.ceil(seconds * _PARTS) / _PARTS
 
 
 def _seconds(job: Iterable[Unit]) -> float:

@@ -1,6 +1,7 @@
 """``qbench plan``: the file and the table, by a history that says how long cells take."""
 
 import json
+import subprocess
 
 import pytest
 
@@ -132,6 +133,32 @@ def test_the_suite_is_not_written_over(suite, qbench):
     assert code == 2
     assert "which is read here" in err
     assert suite.read_text() == SUITE
+
+
+def test_a_file_that_git_tracks_is_not_written_over(suite, qbench, project):
+    """Each job was refused for the change of the plan, and no new plan could help."""
+    plan = ("plan", "night", "--jobs", "2", "-o", "plan.json")
+    assert qbench(*plan)[0] == 0
+    for command in ("init -q", "add .", "-c user.name=a -c user.email=a@b commit -qm all"):
+        subprocess.run(["git", *command.split()], check=True)
+    code, _, err = qbench(*plan)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "a file that git tracks" in err
+    subprocess.run(["git", "rm", "-q", "--cached", "plan.json"], check=True)
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "out"], check=True
+    )
+    assert qbench(*plan)[0] == 0
+    code, _, err = qbench("run", "--job", "plan.json#1", "--json")
+    assert "uncommitted changes" not in err
+    assert code == 1  # nothing is accepted yet
+
+
+def test_a_job_that_takes_more_than_the_minutes_is_said(suite, qbench, project):
+    _night(project / "runs", {("ort-cpu", "fp32"): 60})
+    command = ("plan", "night", "-o", "p.json", "--history", "runs", "--minutes")
+    assert "takes longer" in qbench(*command, "0.5")[2]
+    assert qbench(*command, "1")[2] == ""
 
 
 def test_a_job_under_qbench_run(suite, qbench, project):
