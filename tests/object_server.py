@@ -2,10 +2,13 @@
 forget its writers, and go away.
 """
 
-import contextlib
 import logging
 import threading
 import urllib.request
+
+import pytest
+
+from qbench.storage.places import _file_system  # here: pytester forgets what tests load
 
 _REFUSALS = {
     "expired": ("ExpiredToken", lambda _: True),
@@ -44,6 +47,23 @@ class ObjectServer:
             "AWS_DEFAULT_REGION": "us-east-1",
         }
 
+    @classmethod
+    def of_test(cls, monkeypatch):
+        """A server with an empty bucket, which clients of this process and its children find;
+        the test skips where its packages are not installed.
+        """
+        pytest.importorskip("moto")
+        s3fs = pytest.importorskip("s3fs")
+        import boto3
+
+        server = cls()
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        _file_system.cache_clear()
+        s3fs.S3FileSystem.clear_instance_cache()
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        return server
+
     def start(self):
         """Answer, at the same address as before."""
         self._server = self._make(HOST, self._port, self._answer, threaded=True)
@@ -61,8 +81,10 @@ class ObjectServer:
         code, concerns = _REFUSALS.get(self.refuses, ("", lambda _: False))
         if not concerns(environ["REQUEST_METHOD"]):
             return self._app(environ, start_response)
-        with contextlib.suppress(OSError, ValueError):
-            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        from werkzeug.wsgi import get_input_stream
+
+        get_input_stream(environ).read()  # else the client's connection breaks while it sends
         text = f"<Error><Code>{code}</Code><Message>{' '.join(SECRETS)}</Message></Error>"
-        start_response("403 Forbidden", [("Content-Type", "application/xml")])
-        return [text.encode()]
+        length = ("Content-Length", str(len(text)))
+        start_response("403 Forbidden", [("Content-Type", "application/xml"), length])
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [text.encode()]

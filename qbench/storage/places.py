@@ -19,6 +19,8 @@ from typing import Any, NoReturn
 from qbench.errors import InputError, StoreError, UnavailableError
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_LEAST_SECONDS, _LEAST_RATE = 20.0, 50_000.0
+"""How long one object may take to be stored: in seconds, and in bytes per second more."""
 _ONE_SLASH = re.compile(r"(s3|gs|file):/(?!/)")
 
 
@@ -28,13 +30,15 @@ class _Scheme:
 
     Args:
         package: what fsspec needs for it; empty: nothing.
-        options: of its file system. Two tries, because a night goes on without its store; no
-            listing is kept, because others add objects meanwhile.
+        options: of its file system. Two tries of ten seconds without an answer, because a night
+            goes on without its store; no listing is kept, because others add objects meanwhile.
+        retries: of the file system itself, around those of the client; None: it has none.
     """
 
     package: str
     example: str
     options: Mapping[str, Any]
+    retries: int | None = None
 
 
 SCHEMES: Mapping[str, _Scheme] = {
@@ -45,10 +49,11 @@ SCHEMES: Mapping[str, _Scheme] = {
             "use_listings_cache": False,
             "config_kwargs": {
                 "connect_timeout": 5,
-                "read_timeout": 30,
-                "retries": {"max_attempts": 2},
+                "read_timeout": 10,
+                "retries": {"max_attempts": 1},
             },
         },
+        retries=1,
     ),
     "gs": _Scheme("gcsfs", "gs://BUCKET/FOLDER", {"use_listings_cache": False}),
     "file": _Scheme("", "file:///FOLDER", {"auto_mkdir": True}),
@@ -217,7 +222,9 @@ class ObjectFolder:
             if self.scheme == "file":
                 self._link(path, content)
             else:
-                self._files.pipe_file(path, content, mode="create")
+                # the client's own limit does not hold while it waits to be let send
+                limit = _LEAST_SECONDS + len(content) / _LEAST_RATE
+                self._files.pipe_file(path, content, mode="create", timeout=limit)
 
     def keep(self, name: str, content: bytes) -> bool:
         """Make one object, or find the same one there already; whether it is new.
@@ -412,9 +419,12 @@ def _file_system(scheme: str, process: int) -> Any:  # noqa: ANN401, ARG001 - on
     except ModuleNotFoundError:
         raise _not_installed(doing, "fsspec") from None
     try:
-        return fsspec.filesystem(scheme, **kind.options)
+        files = fsspec.filesystem(scheme, **kind.options)
     except ImportError:
         raise _not_installed(doing, kind.package) from None
+    if kind.retries is not None:
+        files.retries = kind.retries
+    return files
 
 
 def _not_installed(doing: str, package: str) -> UnavailableError:

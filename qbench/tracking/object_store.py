@@ -212,14 +212,16 @@ class ObjectStore:
             FileExistsError: there is a run of this id, or it has begun elsewhere.
             StoreError: the spool cannot be written.
         """
-        self.deliver()
+        if self.outage is None:
+            self.deliver()
         spool = FolderStore(self.spool)
         path = Path(spool.create(run_id))
         name = self._url(path.name)
         self._hold(path)
         self._open[name] = spool, path
         try:
-            self._reserve(run_id)
+            if self.outage is None:
+                self._reserve(run_id)
         except FileExistsError:
             del self._open[name]
             spool.close(str(path), complete=False)
@@ -255,9 +257,12 @@ class ObjectStore:
         spool, path = self._open.pop(name)
         try:
             spool.close(str(path), complete=True)
+            was_away = self.outage is not None
             self._store(path)
         finally:
             self._release(path)
+        if was_away:
+            self.deliver()
 
     def deliver(self) -> None:
         """Store the runs of earlier nights that are in the spool, unless a process still writes

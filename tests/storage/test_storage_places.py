@@ -62,7 +62,7 @@ def test_a_missing_package_names_the_extra(monkeypatch, scheme, package):
     _file_system.cache_clear()
     monkeypatch.setitem(sys.modules, package, None)
     fsspec_registry = pytest.importorskip("fsspec.registry")
-    monkeypatch.setattr(fsspec_registry, "_registry", {})
+    monkeypatch.delitem(fsspec_registry._registry, scheme, raising=False)
     with pytest.raises(UnavailableError) as caught:
         ObjectFolder(scheme, "bucket").require_client()
     assert package in caught.value.found

@@ -20,24 +20,10 @@ START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
-    pytest.importorskip("moto")
-    pytest.importorskip("s3fs")
-    import boto3
-
-    server = ObjectServer()
     monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "cache"))
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
-    from qbench.storage.places import _file_system
-
-    _file_system.cache_clear()
-    import s3fs
-
-    s3fs.S3FileSystem.clear_instance_cache()
-    boto3.client("s3").create_bucket(Bucket=BUCKET)
+    server = ObjectServer.of_test(monkeypatch)
     yield server
     server.stop()
-    _file_system.cache_clear()
 
 
 def begun(place, token="t"):
