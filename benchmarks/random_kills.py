@@ -20,6 +20,7 @@ that left some parts so and others so. To try another activity, add a row to ``A
 """
 
 import contextlib
+import faulthandler
 import importlib
 import json
 import os
@@ -122,12 +123,13 @@ ACTIVITIES = (
 @dataclass(frozen=True)
 class Ended:
     """How a command ended: its exit code, negative for a signal; None: it was still running after
-    the ``longest`` seconds that it was given.
+    the ``longest`` seconds that it was given. ``computed``: its seconds on a processor.
     """
 
     code: int | None
     output: str
     seconds: float
+    computed: float
 
 
 def forked(
@@ -149,6 +151,8 @@ def forked(
     begins, tells = os.pipe()
     child = os.fork()
     if not child:
+        # where it is, in time for the reader of its output
+        faulthandler.dump_traceback_later(0.9 * longest)
         _perform(folder, arguments, {**_CLEAN, **(variables or {})}, names, tells)
     os.close(tells)
     os.read(begins, 1)
@@ -157,17 +161,18 @@ def forked(
     until = begun + (longest if kill_after is None else kill_after)
     code: int | None = None
     while True:
-        done, status = os.waitpid(child, os.WNOHANG)
+        done, status, used = os.wait4(child, os.WNOHANG)
         if done:
             code = os.waitstatus_to_exitcode(status)
             break
         if (left := until - time.monotonic()) <= 0:
             os.kill(child, signal.SIGKILL)
-            status = os.waitpid(child, 0)[1]
+            _, status, used = os.wait4(child, 0)
             code = None if kill_after is None else os.waitstatus_to_exitcode(status)
             break
         time.sleep(min(left, 0.001))
-    return Ended(code, (folder / OUTPUT).read_text(errors="replace"), time.monotonic() - begun)
+    seconds, output = time.monotonic() - begun, (folder / OUTPUT).read_text(errors="replace")
+    return Ended(code, output, seconds, used.ru_utime + used.ru_stime)
 
 
 def _perform(
@@ -383,7 +388,10 @@ def _shown_wrong(ended: Ended) -> Iterator[str]:
     if "Traceback" in ended.output:
         yield f"a traceback: {ended.output[-300:]!r}"
     if ended.code is None:
-        yield f"it had not ended after {ended.seconds:.0f} s"
+        yield (
+            f"it had not ended after {ended.seconds:.0f} s, of which it computed "
+            f"{ended.computed:.1f}: {ended.output[-2000:]!r}"
+        )
 
 
 def _code(ended: Ended) -> Iterator[str]:
