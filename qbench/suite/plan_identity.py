@@ -127,8 +127,8 @@ def _files(path: Path) -> Iterator[Path]:
     listed = folder / f"{name}{QUARANTINE_SUFFIX}"
     if listed.is_file():
         yield listed
-    for kind in _FOLDERS:
-        yield from (folder / kind).glob("*.toml")
+    for kind in _FOLDERS:  # an editor has a link to nowhere next to the file that it edits
+        yield from (one for one in (folder / kind).glob("*.toml") if one.is_file())
     yield from (one for one in (folder / ANSWERS_FOLDER).rglob("*") if one.is_file())
     if RANGES_FILE.name.encode() in path.read_bytes():  # few suites have such files
         named = (folder / name for name in _ranges_files(read_toml(path)))

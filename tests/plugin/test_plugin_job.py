@@ -70,6 +70,14 @@ def test_the_jobs_have_all_cells_between_them(planned):
     result.stdout.no_fnmatch_line("*no longer uses*")
 
 
+def test_the_link_of_an_editor_next_to_a_schema_is_no_file_of_the_suite(planned):
+    folder = planned.suite_path.parent / "schemas"
+    folder.mkdir(exist_ok=True)
+    before = suite_digest(planned.suite_path)
+    (folder / ".#own.toml").symlink_to("somebody@host.1234")
+    assert suite_digest(planned.suite_path) == before
+
+
 def test_what_the_run_file_says(planned, monkeypatch):
     monkeypatch.setenv("BUILDKITE_PARALLEL_JOB", "1")  # from 0
     planned.run("--qbench-job=plan.json", "--qbench-missing=warn")
