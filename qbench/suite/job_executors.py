@@ -303,14 +303,13 @@ def _require_answer(doing: str, address: str) -> None:
     Raises:
         InputError: the address has a login, or no port. UnavailableError: nothing listens.
     """
-    try:
+    if address.startswith(("inproc:", "ucx:")):
+        return
+    host = port = None
+    with contextlib.suppress(ValueError):  # half a bracket, or no port number
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port
-    except ValueError:
-        host = port = None
-    if parts.scheme in ("inproc", "ucx"):
-        return
-    if host is None or port is None or "@" in parts.netloc:
+    if host is None or port is None or "@" in address:
         raise InputError(
             doing,
             found="a login in the address" if "@" in address else "no host and port",

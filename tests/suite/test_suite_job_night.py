@@ -349,6 +349,7 @@ def test_a_process_ends_with_the_worker_that_started_it(start, tmp_path):
         ("ftp://me:word@host", "", "found 'ftp://…@host'"),
         ("tcp://me:word@host:1", "", "'tcp://…@host:1': found a login"),
         ("tcp://host", "", "found no host and port"),
+        ("tcp://[::1:8786", "", "found no host and port"),
         ("", "factory", "expected MODULE:FACTORY"),
         ("", "no_such_module:factory", "ModuleNotFoundError"),
         ("", "concurrent.futures:no_such", "AttributeError"),
