@@ -139,6 +139,18 @@ def test_an_indexed_job_of_kubernetes(init, bench):
     assert "exit 42" in container["args"][0]
 
 
+def test_what_a_night_of_kubernetes_makes_is_removed_before_the_next(init, bench):
+    """``kubectl apply`` of a finished Job starts nothing: the second night never ran."""
+    init("kubernetes", "--jobs", "9")
+    text = (bench / "kubernetes" / "night.yaml").read_text(encoding="utf-8")
+    applied = set(re.findall(r"kubectl apply -f ([\w./-]+)", text))
+    removed = next(line for line in text.splitlines() if "kubectl delete -f" in line)
+    assert applied == set(re.findall(r"-f (\S+)", removed))
+    assert len(applied) == 2
+    made = re.findall(r"kubectl create configmap (\S+)", text)
+    assert made == re.findall(r"kubectl delete configmap (\S+)", text)
+
+
 def test_schedulers_need_no_repository_and_say_what_to_type(qbench, project):
     code, out, _ = qbench("init", "--ci", "slurm")
     assert code == 0
