@@ -39,7 +39,8 @@ _TAIL = 64 * 1024
 _PLAN_FILE = "qbench-plan-{short}.json"
 _LAUNCH = """
 import ctypes, os, sys
-ctypes.CDLL(None).prctl(1, 15)
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, 15)
 if os.getppid() == int(sys.argv[1]):
     os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
 """

@@ -2,6 +2,7 @@
 again, what is given up, and what an executor may hand back without harm.
 """
 
+import ctypes
 import json
 import os
 import socket
@@ -33,6 +34,7 @@ from qbench.suite import (
     save_job_plan,
     workers_at,
 )
+from qbench.suite.job_process import _LAUNCH
 
 HOST = "localhost"
 CODES = {"0": MEASURED, "1": MEASURED, "2": DIED, "3": DIED, "4": REFUSED, "5": REFUSED}
@@ -360,6 +362,16 @@ def test_wrong_workers_are_one_sentence(cluster, factory, says):
     with pytest.raises(InputError) as found, workers_at(cluster, factory):
         pass
     assert says in str(found.value)
+
+
+def test_the_process_of_a_job_begins_on_a_system_without_prctl(monkeypatch):
+    begun = []
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    monkeypatch.setattr(os, "execv", lambda program, words: begun.append(words[1:]))
+    monkeypatch.setattr(sys, "argv", ["-c", str(os.getppid()), "-m", "pytest"])
+    exec(_LAUNCH)  # as python -c does
+    assert begun == [["-m", "pytest"]]
 
 
 def test_a_cluster_that_is_not_there_is_one_sentence():
