@@ -106,6 +106,7 @@ def refuse_with_cluster(config: pytest.Config, options: Options) -> None:
     found = {
         "--qbench-select": bool(options.select),
         "--qbench-shard": bool(options.shard),
+        "--qbench-job": bool(config.getoption("qbench_job")),
         "--qbench-accept or --qbench-prune": options.writes_baselines,
         "--qbench-history=off": not options.keeps_history,
         "-n": getattr(config.option, "dist", "no") != "no",

@@ -208,3 +208,11 @@ def test_units_of_other_cells(planned):
     units = [_unit("tiny_a", 5)]
     save_job_plan(make_job_plan(plan.suites, plan.code, None, [units]), planned.path / "plan.json")
     _refused(planned, "4 cells")
+
+
+def test_a_job_on_workers_is_refused(planned):
+    """A new plan was made for the workers, and no test ran."""
+    result = planned.run("--qbench-job=plan.json#1", "--qbench-cluster=local:2")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *found --qbench-job; *"])
+    assert not planned.run_files
