@@ -5,7 +5,7 @@ from the same ones: this session's own run would be the newest of all. A worker 
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,23 +137,28 @@ def _held(config: pytest.Config, facts: SuiteFacts) -> "Held | None":
         names = config.stash.get(CANDIDATES, {}).get(facts.suite, [])
         store = store_of(history_place(config)) if names else None
         several = (held_results(store, group) for group in names if store is not None)
-        processor = config.hook.pytest_qbench_processor(config=config)
-        known[facts.file] = next(
-            (one for one in several if one is not None and _fits(one, config, facts, processor)),
-            None,
-        )
+        fits = _fits(config, facts)
+        fitting = (held.given_by(fits) for held in several if held is not None)
+        known[facts.file] = next(filter(None, fitting), None)
     return known[facts.file]
 
 
-def _fits(held: "Held", config: pytest.Config, facts: SuiteFacts, processor: str | None) -> bool:
-    """Whether the run has the same cells, code and class of processor as this session."""
+def _fits(config: pytest.Config, facts: SuiteFacts) -> "Callable[[Mapping[str, Any], str], bool]":
+    """Says of a header and a class of processor whether they are of a run of the same cells, with
+    the same code, on the same class as this session.
+    """
     from qbench.host import processor_class
 
-    header = held.header
-    return (
-        header.get("planned") == facts.planned
-        and header.get("selected") == facts.selected
-        and header.get("selection", "") == facts.selection
-        and header.get("code") == code_digest(config, facts.file)
-        and held.processor == (processor or processor_class())
-    )
+    own = config.hook.pytest_qbench_processor(config=config) or processor_class()
+    wanted = {
+        "planned": facts.planned,
+        "selected": facts.selected,
+        "selection": facts.selection,
+        "code": code_digest(config, facts.file),
+    }
+
+    def fits(header: Mapping[str, Any], processor: str) -> bool:
+        found = {"selection": "", **{key: header[key] for key in wanted if key in header}}
+        return processor == own and found == wanted
+
+    return fits

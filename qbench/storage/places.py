@@ -264,6 +264,8 @@ class ObjectFolder:
             self._files.makedirs(folder, exist_ok=True)
         except FileExistsError:  # a file of that name: another sentence than that of an object
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+        if _link_unnamed(folder, path, content):
+            return
         part = f"{folder}/.{name}.{secrets.token_hex(8)}.part"
         try:
             self._files.pipe_file(part, content, mode="create")
@@ -289,6 +291,32 @@ class ObjectFolder:
                 expected="a store that answers, and credentials that permit this",
                 remedy="Correct the URL, the network or the credentials, and do this again.",
             ) from None  # a traceback would print the client's text
+
+
+def _link_unnamed(folder: str, path: str, content: bytes) -> bool:
+    """Make the file at ``path`` from one that has no name before, so that nothing is left of it
+    where the process is killed; False: this system or disk has no such files.
+
+    Raises:
+        FileExistsError: there is a file at ``path``.
+        OSError: it cannot be written.
+    """
+    flags = getattr(os, "O_TMPFILE", None)
+    if flags is None:
+        return False
+    try:
+        handle = os.open(folder, flags | os.O_WRONLY, 0o644)
+    except OSError:  # the disk of the folder, such as one of a network
+        return False
+    with open(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(handle)
+        if not os.path.exists(f"/proc/self/fd/{handle}"):
+            return False
+        # with a folder as the start, the link is followed to the file itself
+        os.link(f"/proc/self/fd/{handle}", path, src_dir_fd=handle)
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,30 +118,36 @@ def _axes(cell: Cell) -> Axes:
 
 
 class Held:
-    """What the ``attempts`` at one piece of work hold, in the order of their numbers."""
+    """What the ``attempts`` at one piece of work hold, in the order of their numbers.
 
-    def __init__(self, attempts: Sequence[_Attempt]) -> None:
+    Args:
+        givers: those of them whose lines may be taken over; the others tell of deaths alone.
+    """
+
+    def __init__(
+        self, attempts: Sequence[_Attempt], givers: Sequence[_Attempt] | None = None
+    ) -> None:
         self._attempts = attempts
+        self._givers = attempts if givers is None else givers
+
+    def given_by(self, fits: Callable[[Mapping[str, Any], str], bool]) -> "Held | None":
+        """This with the lines of those attempts whose header and class of processor ``fits``;
+        None: no attempt does.
+        """
+        givers = [one for one in self._givers if fits(one.header, one.processor)]
+        return Held(self._attempts, givers) if givers else None
 
     @property
     def run(self) -> str:
-        """The id of the last attempt: what a session that takes over resumes."""
-        return str(self._attempts[-1].header["id"])
-
-    @property
-    def header(self) -> Mapping[str, Any]:
-        """The ``run`` line of the last attempt."""
-        return self._attempts[-1].header
-
-    @property
-    def processor(self) -> str:
-        """The class of the processor that the last attempt ran on."""
-        return self._attempts[-1].processor
+        """The id of the last attempt whose lines may be taken over: what a session that takes over
+        resumes.
+        """
+        return str(self._givers[-1].header["id"])
 
     def lines(self, cell: Cell) -> TakenLines | None:
         """The lines of ``cell`` in the first attempt that has a result for it; None: in none."""
         axes = _axes(cell)
-        for one in self._attempts:
+        for one in self._givers:
             if one.outcomes.get(axes, "infra") not in NO_RESULT:
                 run_id = str(one.header["id"])
                 line = decoded_line(one.cells[axes])

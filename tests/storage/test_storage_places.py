@@ -1,5 +1,7 @@
 """A place is a path or a URL: which URLs are taken, and that no message repeats a secret."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -88,6 +90,30 @@ def test_an_object_is_made_once(folder, tmp_path):
     assert (folder.read("none"), folder.has("none"), folder.has("a/x")) == (None, False, True)
     # nothing but the object: no temporary file is left
     assert [path.name for path in (tmp_path / "objects").rglob("*") if path.is_file()] == ["x"]
+
+
+KILLED = """
+import os, sys
+from qbench.storage import place_of
+real = os.fsync
+os.fsync = lambda handle: os._exit(9)  # written, and not yet under its name
+place_of(sys.argv[1]).create("x", b"one")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="files without a name are Linux's")
+def test_a_process_that_is_killed_leaves_nothing(folder, tmp_path):
+    done = subprocess.run([sys.executable, "-c", KILLED, str(folder)], check=False)
+    assert done.returncode == 9
+    assert list((tmp_path / "objects").iterdir()) == []
+
+
+def test_a_disk_without_unnamed_files_has_whole_objects_too(folder, tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    folder.create("x", b"one")
+    with pytest.raises(FileExistsError):
+        folder.create("x", b"two")
+    assert [path.read_bytes() for path in (tmp_path / "objects").iterdir()] == [b"one"]
 
 
 def test_a_listing_has_another_state_for_another_content(folder, tmp_path):

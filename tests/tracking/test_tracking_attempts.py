@@ -479,6 +479,31 @@ def night_of(whole, folder):
     return read_run(copy).cells
 
 
+def test_only_attempts_on_the_same_class_of_processor_with_the_same_code_give_lines(tmp_path):
+    """The last attempt alone was asked, and lines of an earlier one of another class were taken."""
+    tries = [
+        ("x64-avx2", "old", 0),
+        ("x64-avx2", "new", 1),
+        ("arm64", "new", 2),
+        ("x64-avx2", "new", 3),
+    ]
+    made = []
+    for processor, code, number in tries:
+        where = {"type": "environment", "processor": processor}
+        made.append(written(tmp_path, where, cell(number), end=False, code=code))
+    held = held_results(FolderStore(tmp_path), [one.name for one in made])
+
+    def taken(processor, code):
+        own = held.given_by(lambda header, other: (other, header["code"]) == (processor, code))
+        found = own and {n: own.lines(read_cell) for n, read_cell in enumerate(cells)}
+        return own and (own.run, [n for n, lines in found.items() if lines is not None])
+
+    cells = [Cell("smoke", "mobilenet_v2", "ort-cpu", f"s{number}") for number in range(4)]
+    assert taken("x64-avx2", "new") == (made[3].id, [1, 3])
+    assert taken("arm64", "new") == (made[2].id, [2])
+    assert taken("arm64", "old") is None
+
+
 WRITING = """
 import datetime, pathlib, sys, time
 from qbench.tracking import RunWriter
