@@ -104,20 +104,23 @@ def taken_over(config: pytest.Config, facts: SuiteFacts, planned: "PlannedCell")
 
 
 def _given_up(cell: "Cell", held: "Held") -> Taken | None:
-    """The line of a cell that killed its process too often; None of any other."""
+    """The line of a cell that, or whose model, killed its process too often; None of any other."""
     from qbench.judging import Outcome, Verdict
     from qbench.suite import LAST_OUTPUT
-    from qbench.tracking import MOST_DEATHS, CellRecord
+    from qbench.tracking import MOST_DEATHS, MOST_MODEL_DEATHS, CellRecord
 
     died, words = held.deaths(cell)
+    what = "it"
     if len(died) < MOST_DEATHS:
-        return None
+        died, what = held.deaths_of_model(cell.model), "cells of its model"
+        if len(died) < MOST_MODEL_DEATHS:
+            return None
     if (line := held.given_up(cell)) is not None:
         return Taken(line)
     # what starts jobs hands on the last output of the process that died, as that could not
     words = words or os.environ.get(LAST_OUTPUT, "")
     runs = " and ".join(f"'{run_id}'" for run_id in died)
-    headline = f"its process died {len(died)} times while running it, in {runs}"
+    headline = f"its process died {len(died)} times while running {what}, in {runs}"
     verdict = Verdict(
         outcome=Outcome.INFRA,
         headline=f"{headline}; last known: {words}" if words else headline,

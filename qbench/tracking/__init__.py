@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from qbench.tracking.regressions import group_alerts as group_alerts
     from qbench.tracking.result_file import ResultFile as ResultFile
     from qbench.tracking.resuming import MOST_DEATHS as MOST_DEATHS
+    from qbench.tracking.resuming import MOST_MODEL_DEATHS as MOST_MODEL_DEATHS
     from qbench.tracking.resuming import Held as Held
     from qbench.tracking.resuming import TakenLines as TakenLines
     from qbench.tracking.resuming import complete_attempt as complete_attempt

@@ -17,6 +17,10 @@ from qbench.tracking.store import HistoryStore
 
 MOST_DEATHS = 2
 """A cell whose process died so often is not run again."""
+MOST_MODEL_DEATHS = 3
+"""A model whose process died so often, in whichever of its cells, is not run again: a network that
+kills every engine would use up all attempts of its job.
+"""
 _MOST_GROUPS = 8
 """Unfinished runs of one suite that are looked at, the newest first."""
 
@@ -164,10 +168,21 @@ class Held:
         is known of it.
         """
         axes = _axes(cell)
-        died = [one for one in self._attempts if not (one.ended or one.grows) and one.died_in(axes)]
+        died = [one for one in self._killed if one.died_in(axes)]
         said = [_last_words(one, axes) for one in died]
-        ids = tuple(str(one.header["id"]) for one in died)
-        return ids, next(filter(None, reversed(said)), "")
+        return _ids(died), next(filter(None, reversed(said)), "")
+
+    def deaths_of_model(self, model: str) -> tuple[str, ...]:
+        """The ids of the attempts whose process died after it had begun some cell of ``model``."""
+        return _ids(
+            one
+            for one in self._killed
+            if any(axes[0] == model and one.died_in(axes) for axes in {*one.started, *one.outcomes})
+        )
+
+    @property
+    def _killed(self) -> Sequence[_Attempt]:
+        return [one for one in self._attempts if not (one.ended or one.grows)]
 
     def given_up(self, cell: Cell) -> dict[str, Any] | None:
         """The line of ``cell`` in the first attempt that gave it up without running it; None: in
@@ -180,6 +195,10 @@ class Held:
             if one.outcomes.get(axes) == "infra" and axes not in one.started
         )
         return _decoded(next(lines, None))
+
+
+def _ids(attempts: Iterable[_Attempt]) -> tuple[str, ...]:
+    return tuple(str(one.header["id"]) for one in attempts)
 
 
 def _last_words(attempt: _Attempt, axes: Axes) -> str:

@@ -129,7 +129,7 @@ def test_an_indexed_job_of_kubernetes(init, bench):
     spec = job["spec"]
     assert (job["apiVersion"], job["kind"]) == ("batch/v1", "Job")
     assert (spec["completionMode"], spec["completions"]) == ("Indexed", 9)
-    assert spec["backoffLimitPerIndex"] == 2
+    assert spec["backoffLimitPerIndex"] == 3
     assert spec["template"]["spec"]["restartPolicy"] == "Never"  # podFailurePolicy needs it
     rules = {rule["action"]: rule for rule in spec["podFailurePolicy"]["rules"]}
     assert rules["Ignore"]["onPodConditions"] == [{"type": "DisruptionTarget"}]

@@ -8,7 +8,8 @@ from qbench.tracking import History
 
 KILLING = """
 def pytest_qbench_update_record(config, record):
-    if os.environ.get("KILLS") == f"{record['model']}::{record['backend']}+{record['schema']}":
+    kills = os.environ.get("KILLS", "none")
+    if f"{record['model']}::{record['backend']}+{record['schema']}".startswith(kills):
         os.kill(os.getpid(), 9)
 
 
@@ -168,6 +169,22 @@ def test_a_cell_that_kills_its_process_twice_is_infra_and_the_others_go_on(stopp
     assert len(project.lines(kind="cell")) == 8
     monkeypatch.delenv("KILLS")
     assert project.run(process=True).ret == 0  # without --qbench-resume it is tried again
+
+
+@pytest.mark.slow
+def test_a_model_whose_every_cell_kills_uses_up_three_attempts(stoppable, monkeypatch):
+    """Each of its cells used up two, and the models after it were never measured."""
+    project = stoppable
+    for _ in range(3):
+        interrupted(
+            project, monkeypatch, "tiny_a", "--qbench-resume", variable="KILLS", process=True
+        )
+    monkeypatch.setenv("KILLS", "tiny_a")
+    result = project.run("--qbench-resume", process=True)
+    assert result.parseoutcomes() == {"passed": 4, "failed": 4}
+    outcomes = {(line["model"], line["outcome"]) for line in project.lines(kind="cell")}
+    assert outcomes == {("tiny_a", "infra"), ("tiny_b", "passed")}
+    assert project.lines(kind="end")
 
 
 def test_a_cell_at_which_a_person_stops_the_run_is_not_given_up(stoppable, monkeypatch):
