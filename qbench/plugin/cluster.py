@@ -44,6 +44,7 @@ from qbench.suite import (
     JobEnd,
     JobPlan,
     Night,
+    is_night_of,
     load_job_plan,
     own_source,
     own_version,
@@ -153,6 +154,7 @@ def run_on_cluster(
                 partial(_Needs(opened.values()).of, plan),
                 lambda line: _tell(config, line),
                 suites=frozenset(one.suite for one in facts),
+                limit=options.limit,
             )
             _tell(config, f"plan {plan.short}: {_shown(path, config)}, {workers.name}")
             ends = night.run()
@@ -160,7 +162,7 @@ def run_on_cluster(
         raise pytest.UsageError(str(error)) from error
     done = ClusterRun()
     recorder = Recorder(config, options, history)
-    runs = _runs_of(plan, history)
+    runs = _runs_of(plan, history, options.limit)
     for one in facts:
         run = runs.get(one.suite)
         selected = len(opened[one.suite].planned)
@@ -168,7 +170,7 @@ def run_on_cluster(
         one.selected = selected
         for record in () if run is None else run.cells:
             _show(record, one, config)
-        recorder.runs[str(one.file)] = _open_run(one, run, plan)
+        recorder.runs[str(one.file)] = _open_run(one, run, plan, options.limit)
         lines = _missing(plan, ends, opened[one.suite], run)
         for line, cells in lines:
             recorder.note(recorder.runs[str(one.file)], line)
@@ -321,19 +323,23 @@ def _tell(config: pytest.Config, line: str) -> None:
         write_line(terminal, line)
 
 
-def _runs_of(plan: JobPlan, history: "HistoryStore | Path") -> dict[str, Run]:
-    """Suite → all jobs of ``plan`` in ``history`` as one run."""
+def _runs_of(plan: JobPlan, history: "HistoryStore | Path", limit: int | None) -> dict[str, Run]:
+    """Suite → all jobs of ``plan`` in ``history`` as one run, of attempts with the option
+    ``--qbench-limit`` of that number.
+    """
     read = History(history)
     heads = [
         head
         for head in read.nights()
-        if (job := job_of(head.header)) is not None and job.plan == plan.short
+        if (job := job_of(head.header)) is not None
+        and job.plan == plan.short
+        and is_night_of(head.header, limit)
     ]
     ids = [head.id for head in heads]
     return {run.suite: run for run in read.each(heads, samples=ids)}
 
 
-def _open_run(facts: SuiteFacts, run: Run | None, plan: JobPlan) -> OpenRun:
+def _open_run(facts: SuiteFacts, run: Run | None, plan: JobPlan, limit: int | None) -> OpenRun:
     """``run`` as if its cells had been measured by this session."""
     if run is None:
         header = {
@@ -342,8 +348,8 @@ def _open_run(facts: SuiteFacts, run: Run | None, plan: JobPlan) -> OpenRun:
             "suite": facts.suite,
             "planned": facts.planned,
             "selected": facts.planned,
-            "limited": None,
-            "complete_selection": True,
+            "limited": limit,
+            "complete_selection": limit is None,
         }
         return OpenRun(facts.plain, header, {}, None)
     plain = facts.plain

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from qbench.suite.job_night import JobEnd as JobEnd
     from qbench.suite.job_night import JobState as JobState
     from qbench.suite.job_night import Night as Night
+    from qbench.suite.job_night import is_night_of as is_night_of
     from qbench.suite.job_night import runs_of_job as runs_of_job
     from qbench.suite.job_plan import Job as Job
     from qbench.suite.job_plan import JobPlan as JobPlan

@@ -21,6 +21,8 @@ _RUNS = 3
 _NIGHTS = 6
 """At most so many nights of a suite are read: the last may have measured only a part of it."""
 _UNKNOWN_S = 1.0
+_MOST_S = 366 * 24 * 3600.0
+"""Of a cell; a file that says more, or less than 0, is damaged there."""
 
 
 class Source(enum.StrEnum):
@@ -57,16 +59,17 @@ class Durations:
         processor = record.environment_class.partition("+")[0]
         if self.processor and processor not in ("", self.processor):
             return
-        if record.is_carried:  # a copy of one that may be older than the nights that are read
-            copies = self._carried.setdefault(key, {})
-            copies.setdefault(sys.intern(record.cell.slug), math.fsum(record.seconds.values()))
-            return
         is_idle = record.outcome == Outcome.UNSUPPORTED.value and not record.unfetched
-        if record.seconds or is_idle:
-            slug = sys.intern(record.cell.slug)  # one for all models
-            times = self._runs.setdefault(key, {}).setdefault(slug, [])
-            if len(times) < _RUNS:
-                times.append(math.fsum(record.seconds.values()))
+        seconds = _seconds_of(record)
+        if seconds is None or not (record.is_carried or record.seconds or is_idle):
+            return
+        slug = sys.intern(record.cell.slug)  # one for all models
+        if record.is_carried:  # a copy of one that may be older than the nights that are read
+            self._carried.setdefault(key, {}).setdefault(slug, seconds)
+            return
+        times = self._runs.setdefault(key, {}).setdefault(slug, [])
+        if len(times) < _RUNS:
+            times.append(seconds)
 
     def is_filled(self, cells: object) -> bool:
         """Whether as many as ``cells`` have as many runs as are counted."""
@@ -103,6 +106,15 @@ class Durations:
         if macs and rate:
             return rate * macs * (model.samples or samples), Source.MACS
         return self._usual, Source.MEDIAN
+
+
+def _seconds_of(record: CellRecord) -> float | None:
+    """How long a cell took; None: no cell takes what its record says."""
+    parts = record.seconds.values()
+    if not all(0 <= part <= _MOST_S for part in parts):
+        return None
+    seconds = math.fsum(parts)
+    return seconds if seconds <= _MOST_S else None
 
 
 def read_durations(history: History | None, suite: str, processor: str | None) -> Durations:

@@ -1,8 +1,9 @@
 """All jobs of a plan on workers: each is submitted, tried again where its process died, and given
 up where that goes nowhere.
 
-    done        the store has a complete attempt at each suite of the job; what an executor returns
-                is no evidence of it
+    done        the store has a complete attempt at each suite of the job, of the wanted samples:
+                one of before this night only where it was to measure all cells of the job (-k
+                leaves some out). What an executor returns is no evidence of it
     tried again its process died, or the executor lost it, and it got further than the time before,
                 or it is the first time
     given up    two deaths before the first cell, or three times no further
@@ -10,12 +11,12 @@ up where that goes nowhere.
 
 import contextlib
 import enum
-import hashlib
 import json
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from qbench.storage import neutral_line, without_secrets
 from qbench.suite.job_executors import Pending, Workers
 from qbench.suite.job_plan import Job, JobPlan
 from qbench.suite.job_process import DIED, LAST_OUTPUT, MEASURED, REFUSED, how_ended, run_job
-from qbench.tracking import AXES, HistoryStore, store_of
+from qbench.tracking import AXES, HistoryStore, selected_of, store_of
 
 _POLL_S = 0.2
 _GRACE_S = 40.0
@@ -35,6 +36,8 @@ _TIMES_NO_FURTHER = 3
 _TIMES_REFUSED = 3
 _TIMES_LOST = 5
 """How often a job is submitted whose executor loses it before it began."""
+_AWAY_S = 120.0
+"""How long a job that ended well waits for a store that does not answer before it is lost."""
 
 
 class JobState(enum.StrEnum):
@@ -73,52 +76,97 @@ class JobEnd:
 
 @dataclass(frozen=True, slots=True)
 class JobRuns:
-    """What a store holds of one job: digests of the complete attempts by suite and id, how many
-    attempts there are, and of how many cells they have a line.
+    """What a store holds of one job: for its complete attempts, by suite and id, how many cells
+    each was to measure; how many attempts there are, and of how many cells they have a line.
     """
 
-    complete: Mapping[str, Mapping[str, str]]
+    complete: Mapping[str, Mapping[str, int]]
     attempts: int
     cells: int
 
-    def holds(self, job: Job, suites: frozenset[str] | None = None) -> bool:
-        """Whether each suite of ``job``, of those in ``suites``, has a complete attempt."""
+    @property
+    def ids(self) -> frozenset[str]:
+        """Of the complete attempts."""
+        return frozenset(one for attempts in self.complete.values() for one in attempts)
+
+    def holds(
+        self, job: Job, suites: frozenset[str] | None = None, earlier: Collection[str] | None = None
+    ) -> bool:
+        """Whether each suite of ``job``, of those in ``suites``, has a complete attempt.
+
+        Args:
+            earlier: ids of attempts that count only where they were to measure all cells of the
+                job: other commands made them. None: all attempts.
+        """
+        cells: Counter[str] = Counter()
+        for unit in job.units:
+            if suites is None or unit.suite in suites:
+                cells[unit.suite] += unit.cells
         return all(
-            self.complete.get(unit.suite)
-            for unit in job.units
-            if suites is None or unit.suite in suites
+            any(
+                selected >= count or (earlier is not None and one not in earlier)
+                for one, selected in self.complete.get(suite, {}).items()
+            )
+            for suite, count in cells.items()
         )
 
 
-_NAME = r"{short}-j0*{index}-a\d+-(?P<suite>.+?)(?:\.jsonl)?$"
+_NAME = r"{short}-j(?P<index>\d+)-a\d+-(?P<suite>.+?)(?:\.jsonl)?$"
 
 
-def runs_of_job(place: HistoryStore | Path, short: str, index: int) -> JobRuns:
+def _names_by_job(store: HistoryStore, short: str) -> dict[int, list[tuple[str, str]]]:
+    """Number of the job → the suite and name of each attempt at it in ``store``."""
+    form = re.compile(_NAME.format(short=re.escape(short)))
+    names: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
+    for name in store.runs():
+        if found := form.search(Path(name).name):
+            names[int(found["index"])].append((found["suite"], name))
+    return dict(names)
+
+
+def runs_of_job(
+    place: HistoryStore | Path,
+    short: str,
+    index: int,
+    *,
+    limit: int | None = None,
+    names: Mapping[int, Sequence[tuple[str, str]]] | None = None,
+) -> JobRuns:
     """What the store at ``place`` holds of job ``index`` of the plan ``short``.
+
+    Args:
+        limit: only attempts with at most that many samples of each data set; None: with all.
+        names: suite and name of the attempts by job; None: the store is asked.
 
     Raises:
         StoreError: it cannot be read.
     """
     store = store_of(place)
-    form = re.compile(_NAME.format(short=re.escape(short), index=index))
-    complete: dict[str, dict[str, str]] = {}
+    complete: dict[str, dict[str, int]] = {}
     cells: set[tuple[str, ...]] = set()
     attempts = 0
-    for name in store.runs():
-        found = form.search(Path(name).name)
-        if found is None:
+    for suite, name in (_names_by_job(store, short) if names is None else names).get(index, ()):
+        lines = iter(store.read(name))
+        header = _table_of(next(lines, b""))
+        if not is_night_of(header, limit):
             continue
         attempts += 1
-        state, last = hashlib.sha256(), b""
-        for line in store.read(name):
-            state.update(line)
+        last = b""
+        for line in lines:
             if _type_of(line) == "cell":
-                cells.add((found["suite"], *_axes_of(line)))
+                cells.add((suite, *_axes_of(line)))
             last = line
         if _type_of(last) == "end":
             stem = Path(name).name.removesuffix(".jsonl")
-            complete.setdefault(found["suite"], {})[stem] = state.hexdigest()
+            complete.setdefault(suite, {})[stem] = selected_of(header)
     return JobRuns(complete, attempts, len(cells))
+
+
+def is_night_of(header: Mapping[str, Any], limit: int | None) -> bool:
+    """Whether the run of ``header`` is of a night on workers with the option ``--limit`` of that
+    number; such a night has no ``--select``.
+    """
+    return header.get("limited") == limit and not header.get("select")
 
 
 _TYPE = re.compile(rb'\{"type": ?"(\w+)"')
@@ -132,10 +180,18 @@ def _type_of(line: bytes) -> str:
 
 def _axes_of(line: bytes) -> tuple[str, ...]:
     """The axes of the cell of a line; none of one that cannot be read."""
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        table = json.loads(line)
+    with contextlib.suppress(KeyError):
+        table = _table_of(line)
         return tuple(str(table[name]) for name in AXES)
     return ()
+
+
+def _table_of(line: bytes) -> Mapping[str, Any]:
+    """The table of a line; empty of one that cannot be read."""
+    with contextlib.suppress(ValueError, RecursionError):
+        table = json.loads(line)
+        return table if isinstance(table, dict) else {}
+    return {}
 
 
 @dataclass(slots=True)
@@ -143,15 +199,17 @@ class _Try:
     pending: Pending
     token: str
     started: float
+    ended: float | None = None
 
 
 @dataclass(slots=True)
 class _Course:
-    """One job on its way."""
+    """One job on its way; ``earlier``: the ids of its attempts that other nights completed."""
 
     job: Job
     needs: Collection[str]
     before: JobRuns
+    earlier: frozenset[str]
     tries: int = 0
     no_further: int = 0
     early_deaths: int = 0
@@ -184,6 +242,7 @@ class Night:
         needs: what a worker must offer for a job.
         tell: receives a line about each end and each new try, without secrets.
         suites: those whose cells are to be measured; None: all of the plan.
+        limit: at most that many samples of each data set are measured; None: all.
     """
 
     plan: JobPlan
@@ -193,6 +252,7 @@ class Night:
     needs: Callable[[Job], Collection[str]]
     tell: Callable[[str], None]
     suites: frozenset[str] | None = None
+    limit: int | None = None
     wait: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     token: Callable[[], str] = secrets.token_hex
@@ -210,10 +270,11 @@ class Night:
         """
         courses: list[_Course] = []
         try:
+            names = _names_by_job(store_of(self.history), self.plan.short)
             for job in sorted(self.plan.jobs, key=lambda one: -one.seconds):
-                before = runs_of_job(self.history, self.plan.short, job.index)
-                course = _Course(job, self.needs(job), before)
-                if before.holds(job, self.suites):
+                before = self._runs_of(job, names)
+                course = _Course(job, self.needs(job), before, before.ids)
+                if before.holds(job, self.suites, course.earlier):
                     self._end(course, JobState.KEPT)
                 else:
                     courses.append(course)
@@ -229,6 +290,11 @@ class Night:
             self._ends.get(job.index) or JobEnd(index=job.index, state=JobState.INTERRUPTED)
             for job in self.plan.jobs
         )
+
+    def _runs_of(
+        self, job: Job, names: Mapping[int, Sequence[tuple[str, str]]] | None = None
+    ) -> JobRuns:
+        return runs_of_job(self.history, self.plan.short, job.index, limit=self.limit, names=names)
 
     def _settle_all(self, courses: Iterable[_Course]) -> None:
         waiting = list(courses)
@@ -263,11 +329,16 @@ class Night:
         running = course.running
         if running is None or not _is_done(running.pending):
             return
-        course.running = None
-        course.seconds += self.clock() - running.started
+        if running.ended is None:
+            running.ended = self.clock()
         result, trouble = self._result(running)
-        now = runs_of_job(self.history, self.plan.short, course.job.index)
-        if now.holds(course.job, self.suites):
+        now = self._runs_of(course.job)
+        is_held = now.holds(course.job, self.suites, course.earlier)
+        if not is_held and result.get("state") == MEASURED and self._is_away(running.ended):
+            return  # its run file may be there
+        course.running = None
+        course.seconds += running.ended - running.started
+        if is_held:
             if trouble:
                 self.tell(f"{self._name(course)}: {trouble}")
             self._end(course, JobState.MEASURED)
@@ -281,6 +352,11 @@ class Night:
             return
         self.tell(f"{self._name(course)} is tried again: {course.reason}")
         self._submit(course)
+
+    def _is_away(self, ended: float) -> bool:
+        """Whether the store did not answer, and may soon, for a job that ``ended`` then."""
+        outage = getattr(self.history, "outage", None)
+        return outage is not None and self.clock() < ended + _AWAY_S
 
     def _next(self, course: _Course, result: Mapping[str, Any], now: JobRuns) -> JobState | None:
         """The state that ``course`` ends in after a try that did not complete it; None: it is tried
@@ -360,9 +436,9 @@ class Night:
         ):
             self.wait(_POLL_S)
         for course in courses:
-            now = runs_of_job(self.history, self.plan.short, course.job.index)
+            now = self._runs_of(course.job)
             course.reason = ""
-            is_done = now.holds(course.job, self.suites)
+            is_done = now.holds(course.job, self.suites, course.earlier)
             self._end(course, JobState.MEASURED if is_done else JobState.INTERRUPTED)
 
     def _name(self, course: _Course) -> str:

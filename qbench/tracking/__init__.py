@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from qbench.tracking.annotations import load_annotations as load_annotations
     from qbench.tracking.attempts import JobName as JobName
     from qbench.tracking.attempts import job_of as job_of
+    from qbench.tracking.attempts import selected_of as selected_of
     from qbench.tracking.baseline import AcceptedCell as AcceptedCell
     from qbench.tracking.baseline import Baseline as Baseline
     from qbench.tracking.baseline import StoredData as StoredData

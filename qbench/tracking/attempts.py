@@ -137,15 +137,15 @@ def _that_count(attempts: Sequence[Run]) -> tuple[list[int], bool]:
     a complete one of them is whole: then these are the complete ones, else all.
     """
     complete = [place for place, run in enumerate(attempts) if run.complete]
-    most = max(map(_selected, attempts))
-    if any(_selected(attempts[place]) == most for place in complete):
+    most = max(selected_of(run.header) for run in attempts)
+    if any(selected_of(attempts[place].header) == most for place in complete):
         return complete, True
     return list(range(len(attempts))), False
 
 
-def _selected(run: Run) -> int:
-    """How many cells an attempt was to run; 0 where its header has no number."""
-    count = run.header.get("selected")
+def selected_of(header: Mapping[str, Any]) -> int:
+    """How many cells the run of ``header`` was to measure; 0 where it has no number."""
+    count = header.get("selected")
     return count if type(count) is int else 0
 
 
@@ -217,7 +217,8 @@ def settled(attempts: Sequence[Run]) -> Run:
     places, is_whole = _that_count(attempts)
     counted = [attempts[place] for place in places]
     choice = _Choice(counted, _chosen(counted, _NO_ANSWER if is_whole else NO_RESULT))
-    fullest = [run for run in counted if _selected(run) == max(map(_selected, counted))]
+    most = max(selected_of(run.header) for run in counted)
+    fullest = [run for run in counted if selected_of(run.header) == most]
     main = fullest[0] if is_whole else fullest[-1]
     findings, sentences = _differing([run for run in counted if run.complete])
     by_attempt = list(enumerate(counted))

@@ -12,6 +12,7 @@ unchanged: objects never change, so that each is fetched once.
 import contextlib
 import re
 import secrets
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,10 @@ _HEAD_BYTES = 1 << 14
 """Of each run that is fetched to put it in order: its first line has about 1,000 bytes."""
 _AT_ONCE = 64
 """Runs whose first lines are asked for at the same time."""
+_PAUSE_S = 10.0
+"""After a failure, for so long a store is not asked again which runs it has: each question may wait
+for a minute.
+"""
 
 
 class NotStoredError(StoreError):
@@ -49,7 +54,8 @@ class ObjectStore:
 
     Args:
         goes_on: as a night does: where the store does not answer, ``runs`` gives the runs of this
-            computer alone, and ``outage`` is the reason. Else that is an error.
+            computer alone, and ``outage`` is the reason; some seconds later it is asked again.
+            Else that is an error.
     """
 
     def __init__(self, folder: ObjectFolder, *, goes_on: bool = False) -> None:
@@ -57,6 +63,10 @@ class ObjectStore:
         self.goes_on = goes_on
         self.outage: QbenchError | None = None
         """Why the store was not reached, until it is reached again."""
+        self._asks_from = 0.0
+        """``time.monotonic`` of the end of the pause after the last failure."""
+        self._has_waiting = False
+        """Whether it was not reached since runs of earlier nights were last stored."""
         self._listed: dict[str, ObjectFacts] = {}
         self._open: dict[str, tuple[FolderStore, Path]] = {}
         self._locks: dict[Path, FileLock] = {}
@@ -88,15 +98,21 @@ class ObjectStore:
         Raises:
             StoreError: the store does not answer, or refuses.
         """
-        if self.outage is None or not self.goes_on:
+        is_paused = self.outage is not None and time.monotonic() < self._asks_from
+        if not (self.goes_on and is_paused):
             try:
                 self._list()
             except StoreError as error:
                 if not self.goes_on:
                     raise
-                self.outage = error
+                self._note_outage(error)
         names = {*self._listed, *(path.name for path in self._spooled())}
         return [self._url(name) for name in sorted(names)]
+
+    def _note_outage(self, error: QbenchError) -> None:
+        self.outage = error
+        self._asks_from = time.monotonic() + _PAUSE_S
+        self._has_waiting = True
 
     def read(self, name: str) -> Iterator[bytes]:
         """The lines of one run; for the first one alone little is fetched."""
@@ -228,7 +244,7 @@ class ObjectStore:
             self._remove(path)
             raise
         except PlaceError as error:
-            self.outage = error
+            self._note_outage(error)
         return name
 
     def is_growing(self, name: str) -> bool:
@@ -257,17 +273,17 @@ class ObjectStore:
         spool, path = self._open.pop(name)
         try:
             spool.close(str(path), complete=True)
-            was_away = self.outage is not None
             self._store(path)
         finally:
             self._release(path)
-        if was_away:
+        if self._has_waiting:
             self.deliver()
 
     def deliver(self) -> None:
         """Store the runs of earlier nights that are in the spool, unless a process still writes
         them; notices say what was done.
         """
+        self._has_waiting = False
         self._remove_idle_locks()
         waiting = [path for path in self._spooled() if path not in self._locks]
         for number, path in enumerate(waiting):
@@ -332,7 +348,9 @@ class ObjectStore:
         try:
             self.folder.keep(path.name, path.read_bytes())
         except StoreError as error:
-            self.outage = error if isinstance(error, PlaceError) else None
+            self.outage = None
+            if isinstance(error, PlaceError):
+                self._note_outage(error)
             raise NotStoredError(
                 f"Storing the run '{path.stem}' in '{self.folder}'",
                 found=error.found,

@@ -10,7 +10,13 @@ from typing import Any, ClassVar
 
 from qbench.errors import StoreError
 from qbench.judging import Cell
-from qbench.tracking.attempts import NO_RESULT, attempt_groups, job_of
+from qbench.tracking.attempts import (
+    NO_RESULT,
+    attempt_groups,
+    job_of,
+    night_of_jobs,
+    selected_of,
+)
 from qbench.tracking.history import LINE_ERRORS, History, decoded_line
 from qbench.tracking.record import cell_of_line, known_record
 from qbench.tracking.store import HistoryStore
@@ -245,7 +251,7 @@ def unfinished_runs(
 
 def complete_attempt(place: HistoryStore | Path, header: Mapping[str, Any]) -> str:
     """The id of the attempt that counts before the one with this ``run`` line, where the job has
-    a complete one; else empty.
+    a complete one of the same samples and of as many cells; else empty.
     """
     job = job_of(header)
     if job is None or job.attempt < 2:
@@ -255,9 +261,10 @@ def complete_attempt(place: HistoryStore | Path, header: Mapping[str, Any]) -> s
         head
         for head in history.heads
         if (other := job_of(head.header)) is not None
-        and (other.plan, other.index) == (job.plan, job.index)
-        and head.suite == header.get("suite")
+        and night_of_jobs(head.header) == night_of_jobs(header)
+        and other.index == job.index
         and other.attempt < job.attempt
+        and selected_of(head.header) >= selected_of(header)
     ]
     ended = (run for run in history.ends(of_job) if run.complete)
     return min((run.id for run in ended), default="")

@@ -106,6 +106,25 @@ def test_jobs_in_a_process_pool_measure_what_one_process_does(night):
 
 
 @pytest.mark.slow
+def test_a_try_with_some_samples_or_cells_leaves_the_rest_to_the_next_command(night):
+    night.run(POOL, "--qbench-jobs=1", "--qbench-limit=20")
+    _, path = plan_of(night)
+    again = f"--qbench-plan={path}"
+    some = night.run(POOL, again, "-k", "tiny_a")
+    some.stdout.fnmatch_lines(["*job 1*: measured after 1 try in*"])
+    assert some.parseoutcomes() == {"passed": CELLS // 2}
+    assert "complete before" not in some.stdout.str()
+    result = night.run(POOL, again)
+    assert result.ret == 0, result.stdout.str()
+    assert result.parseoutcomes() == {"passed": CELLS}
+    (found,) = [digests(run) for run in runs_in(night) if run.header["limited"] is None]
+    assert found == night.expected
+    assert len(night.run_files) == 3
+    night.run(POOL, again)
+    assert len(night.run_files) == 3
+
+
+@pytest.mark.slow
 def test_a_red_cell_ends_with_1_and_is_shown(night):
     (night.path / "baselines" / "scratch" / "tiny_b.json").unlink()
     result = night.run(LOCAL, "--qbench-jobs=2", "--qbench-report=md", "--junitxml=junit.xml")

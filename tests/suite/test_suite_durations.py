@@ -7,7 +7,7 @@ import pytest
 from qbench.judging import Cell
 from qbench.suite import Durations, Source
 from qbench.suite.suite_file import CalibrationChoice, ModelTable
-from qbench.tracking import Carried, CellRecord
+from qbench.tracking import Carried, CellRecord, record_of_line
 
 AVX2 = "x64-avx2+onnxruntime-1.31.1"
 
@@ -47,6 +47,14 @@ def _of(records, cell=("m", "x", "s"), *, samples=None, processor=None):
 
 def test_the_median_of_the_last_three_runs():
     assert _of(map(_record, [4, 1, 2, 900])) == (2, Source.HISTORY)
+
+
+@pytest.mark.parametrize("seconds", [-5.0, 1e308, float("inf"), float("nan"), 4e7])
+def test_seconds_that_no_cell_takes_do_not_count(seconds):
+    damaged = _record(None).line() | {"seconds": {"prepare": seconds, "run": 1e308}}
+    records = [record_of_line(damaged), _record(seconds), _record(2)]
+    assert _of(records) == (2, Source.HISTORY)
+    assert _of(records[:2]) == (1, Source.MEDIAN)
 
 
 def test_only_runs_on_the_wanted_processor_count():

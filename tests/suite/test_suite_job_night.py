@@ -35,6 +35,7 @@ from qbench.suite import (
     workers_at,
 )
 from qbench.suite.job_process import _LAUNCH
+from qbench.tracking import FolderStore
 
 HOST = "localhost"
 CODES = {"0": MEASURED, "1": MEASURED, "2": DIED, "3": DIED, "4": REFUSED, "5": REFUSED}
@@ -59,7 +60,7 @@ PROGRAM = """
                     file = path.open("x")
                 except FileExistsError:
                     number += 1
-            print(json.dumps({"type": "run"}), file=file)
+            print(json.dumps({"type": "run", "selected": 2, "limited": None}), file=file)
         if word in ("cell", "end"):
             cell = dict.fromkeys(("model", "backend", "schema", "variant"), index)
             print(json.dumps({"type": word, **cell}), file=file, flush=True)
@@ -87,7 +88,7 @@ def start(tmp_path):
         code = PlannedCode(commit="", dirty=False, qbench="")
         suite = PlannedSuite(path="scratch.qbench.toml", name="scratch", digest="d", cells=jobs)
         units = [
-            [Unit(suite="scratch", model=f"m{one}", cells=1, seconds=float(one))]
+            [Unit(suite="scratch", model=f"m{one}", cells=2, seconds=float(one))]
             for one in range(jobs)
         ]
         plan = make_job_plan([suite], code, None, units)
@@ -173,6 +174,84 @@ def test_a_process_pool_measures_every_job_once_and_keeps_what_is_there(start):
         assert states(start(workers, {})) == dict.fromkeys((1, 2, 3), "kept")
     assert [tries_of(night, index) for index in (1, 2, 3)] == [1, 1, 1]
     assert set(runs_of_job(night.store, night.night.plan.short, 3).complete) == {"scratch"}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"selected": 2, "limited": 4},
+        {"selected": 2, "limited": None, "select": "model=m0"},
+        {"selected": 1, "limited": None, "select": ""},
+    ],
+    ids=["some samples", "other cells", "some cells"],
+)
+def test_an_attempt_at_a_part_of_a_job_is_not_all_of_it(start, header):
+    night = start(Now(), {})
+    lines = [{"type": "run", **header}, {"type": "end"}]
+    path = night.store / f"{night.night.plan.short}-j0002-a01-scratch.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert states(night)[2] == "measured"
+    assert tries_of(night, 2) == 1
+
+
+def test_a_night_keeps_what_has_its_number_of_samples_and_takes_what_its_own_jobs_chose(start):
+    night = start(Now(), {"1": [[0]]}, jobs=1)
+    night.night.limit = 4
+
+    def write(number, **header):
+        lines = [{"type": "run", "limited": 4, **header}, {"type": "end"}]
+        path = night.store / f"{night.night.plan.short}-j0001-a{number:02}-scratch.jsonl"
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+    write(1, selected=1)
+    night.night.workers = Now(lambda value, order: write(2, selected=1) or value)
+    assert states(night) == {1: "measured"}
+    write(3, selected=2)
+    again = start(Now(), {}, jobs=1)
+    again.night.limit = 4
+    assert states(again) == {1: "kept"}
+
+
+def test_the_store_is_listed_once_for_what_all_jobs_have(start):
+    night = start(Now(), {})
+    assert set(states(night).values()) == {"measured"}
+    listed = []
+
+    class Counted(FolderStore):
+        def runs(self):
+            listed.append(1)
+            return super().runs()
+
+    again = start(Now(), {})
+    again.night.history = Counted(night.store)
+    assert set(states(again).values()) == {"kept"}
+    assert len(listed) == 1
+
+
+@pytest.mark.parametrize(("answers_after_s", "state"), [(30, "measured"), (3600, "lost")])
+def test_a_job_that_ends_while_the_store_is_away_waits_for_it(start, answers_after_s, state):
+    night = start(Now(), {}, jobs=1)
+    clock = [0.0]
+
+    class Away(FolderStore):
+        outage = None
+
+        def runs(self):
+            is_away = 0 < clock[0] < answers_after_s
+            self.outage = "no answer" if is_away else None
+            return [] if is_away else super().runs()
+
+    def wait(seconds):
+        clock[0] += seconds
+
+    def change(value, order):
+        clock[0] = 1.0
+        return value
+
+    night.night.history, night.night.wait = Away(night.store), wait
+    night.night.clock, night.night.workers = lambda: clock[0], Now(change)
+    assert states(night) == {1: state}
+    assert tries_of(night, 1) == 1
 
 
 def test_red_cells_are_no_failure_of_a_job(start):

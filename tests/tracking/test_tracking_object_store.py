@@ -9,7 +9,7 @@ import pytest
 from tracked_results import line, measured, top1
 
 from qbench.errors import StoreError
-from qbench.storage import PlaceError, place_of
+from qbench.storage import ObjectFolder, PlaceError, place_of
 from qbench.tracking import (
     FolderStore,
     History,
@@ -150,6 +150,47 @@ def test_an_outage_in_the_middle_is_no_matter_when_it_is_over(url, monkeypatch):
     writer.close(exit_code=0)
     assert store.outage is None
     assert len(History(history_at(url)).runs()) == 1
+
+
+def test_a_store_that_was_away_is_asked_again_after_a_pause(url, monkeypatch):
+    store = ObjectStore(place_of(url), goes_on=True)
+    asked, now = [], [100.0]
+    monkeypatch.setattr("qbench.tracking.object_store.time.monotonic", lambda: now[0])
+    listing = ObjectFolder.listing
+
+    def fails_once(folder, ending):
+        asked.append(ending)
+        if len(asked) == 1:
+            raise PlaceError("Asking", found="no answer", expected="one", remedy="Wait.")
+        return listing(folder, ending)
+
+    monkeypatch.setattr(ObjectFolder, "listing", fails_once)
+    assert [*store.runs()] == []
+    begun(history_at(url)).close(exit_code=0)
+    count = len(asked)
+    assert [*store.runs()] == []  # each question may wait for a minute
+    assert len(asked) == count
+    now[0] += 60
+    assert len([*store.runs()]) == 1
+    assert store.outage is None
+
+
+def test_runs_of_earlier_nights_are_stored_after_an_outage_though_a_listing_came_first(
+    url, monkeypatch
+):
+    now = [100.0]
+    monkeypatch.setattr("qbench.tracking.object_store.time.monotonic", lambda: now[0])
+    store = ObjectStore(place_of(url), goes_on=True)
+    with monkeypatch.context() as patch:
+        out(patch)
+        with pytest.raises(NotStoredError):
+            begun(ObjectStore(place_of(url), goes_on=True)).close(exit_code=0)
+        writer = begun(store, "u")
+    now[0] += 60
+    assert len([*store.runs()]) == 2
+    assert store.outage is None
+    writer.close(exit_code=0)
+    assert not [*store.spool.glob("*.jsonl")]
 
 
 def test_what_waits_is_merged_by_hand(url, tmp_path, monkeypatch):
