@@ -53,14 +53,13 @@ class ObjectServer:
         the test skips where its packages are not installed.
         """
         pytest.importorskip("moto")
-        s3fs = pytest.importorskip("s3fs")
+        pytest.importorskip("s3fs")
         import boto3
 
         server = cls()
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         _file_system.cache_clear()
-        s3fs.S3FileSystem.clear_instance_cache()
         boto3.client("s3").create_bucket(Bucket=BUCKET)
         return server
 

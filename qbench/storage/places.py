@@ -447,7 +447,8 @@ def _file_system(scheme: str, process: int) -> Any:  # noqa: ANN401, ARG001 - on
     except ModuleNotFoundError:
         raise _not_installed(doing, "fsspec") from None
     try:
-        files = fsspec.filesystem(scheme, **kind.options)
+        # fsspec keeps clients by their options alone, with the address that the environment had
+        files = fsspec.filesystem(scheme, skip_instance_cache=True, **kind.options)
     except ImportError:
         raise _not_installed(doing, kind.package) from None
     if kind.retries is not None:

@@ -9,7 +9,7 @@ import pytest
 
 from qbench.errors import InputError, UnavailableError
 from qbench.storage import ObjectFolder, OtherContentError, PlaceError, is_url, place_of
-from qbench.storage.places import _words
+from qbench.storage.places import _file_system, _words
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,6 @@ def test_another_url_is_one_sentence_without_a_secret(text, found):
     ("scheme", "package"), [("s3", "s3fs"), ("gs", "gcsfs"), ("file", "fsspec")]
 )
 def test_a_missing_package_names_the_extra(monkeypatch, scheme, package):
-    from qbench.storage.places import _file_system
-
     _file_system.cache_clear()
     monkeypatch.setitem(sys.modules, package, None)
     fsspec_registry = pytest.importorskip("fsspec.registry")
@@ -90,6 +88,13 @@ def test_an_object_is_made_once(folder, tmp_path):
     assert (folder.read("none"), folder.has("none"), folder.has("a/x")) == (None, False, True)
     # nothing but the object: no temporary file is left
     assert [path.name for path in (tmp_path / "objects").rglob("*") if path.is_file()] == ["x"]
+
+
+def test_a_client_is_no_older_than_what_the_environment_says(folder):
+    """fsspec returned the first client of the process, also for another address."""
+    first = _file_system("file", 0)
+    _file_system.cache_clear()
+    assert _file_system("file", 0) is not first
 
 
 KILLED = """

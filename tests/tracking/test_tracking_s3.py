@@ -130,8 +130,5 @@ def test_no_credentials_are_said(server, monkeypatch):
     from qbench.storage.places import _file_system
 
     _file_system.cache_clear()
-    import s3fs
-
-    s3fs.S3FileSystem.clear_instance_cache()
     with pytest.raises(StoreError, match="no credentials"):
         place_of(URL).create("x", b"")
