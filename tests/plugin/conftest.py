@@ -16,6 +16,7 @@ import qbench.passes
 import qbench.plugin.python_tests
 import qbench.plugin.session_end
 import qbench.quantization
+import qbench.storage.files_read
 import qbench.subjects
 import qbench.suite
 
@@ -251,6 +252,8 @@ def project(pytester, monkeypatch, tmp_path_factory, accepted_projects):
     for name in ("CI", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "160")
+    # what code of earlier tests read in this process would be in the seals of this one
+    qbench.storage.files_read._read.clear()
     cache = (
         tmp_path_factory.getbasetemp() / "qbench-cache"
     )  # content-addressed: all tests may share it
