@@ -83,7 +83,7 @@ class Activity:
     """What is killed.
 
     Args:
-        arguments: of pytest, or of qbench where the first is no suite; ``{folder}``: the project.
+        arguments: of pytest, or of qbench if the first names no suite; ``{folder}``: its folder.
         state: what it is about.
         cold: whether it begins with an empty cache.
     """

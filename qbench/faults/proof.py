@@ -182,7 +182,7 @@ class ProofRun:
         return known is None or known.may_have(slot.fault)
 
     def _trial(self, slot: Slot) -> Generator[ProofLine, None, bool | None]:
-        """The lines of one trial; True: it was made, False: there is no place for it, None: the
+        """The lines of one trial; True: it was made, False: the cell has no place for it, None: the
         budget is used up.
         """
         name = str(slot.cell)
