@@ -32,7 +32,7 @@ def server(project, monkeypatch):
     monkeypatch.chdir(project.path)
     server = ObjectServer.of_test(monkeypatch)
     yield server
-    server.stop()
+    server.end()
 
 
 def night(project, *options):

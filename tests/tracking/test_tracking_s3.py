@@ -23,7 +23,7 @@ def server(tmp_path, monkeypatch):
     monkeypatch.setenv("QBENCH_CACHE", str(tmp_path / "cache"))
     server = ObjectServer.of_test(monkeypatch)
     yield server
-    server.stop()
+    server.end()
 
 
 def begun(place, token="t"):
