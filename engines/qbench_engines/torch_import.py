@@ -23,7 +23,7 @@ Module = Any
 Made = Any
 """A ``torch.fx.Node``."""
 Maker = Callable[["Translation", ir.Node], Made]
-"""Node → what stands for its first result, or a tuple for all of them."""
+"""Node → what computes its first result, or a tuple for all of them."""
 
 
 def torch_module(model: AnyModel) -> Module:
