@@ -368,7 +368,8 @@ def test_arrays_of_files_are_read_in_one_place():
     found = [
         str(path.relative_to(ROOT))
         for path in python_files("qbench", *GUESTS)
-        if readers.search(path.read_text())
+        # scripts of quantizers run without qbench, on samples that it has just written
+        if readers.search(path.read_text()) and path.parent.name != "quantizers"
     ]
     # The archive of Qt's pictures is of a pinned package, whose digest is checked.
     assert found == ["zoo/qbench_zoo/readers/qt_resources.py"]
