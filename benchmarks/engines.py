@@ -26,7 +26,7 @@ from qbench.backends import load_provider
 from qbench.diagnosis import LocalizeOptions, localize
 from qbench.errors import QbenchError
 from qbench.evaluation import SubjectArtifacts, build_subject, subject_artifacts
-from qbench.evaluation.artifacts import Quantized, executed_macs, prepare_runners
+from qbench.evaluation.artifacts import Quantized, executed_share, prepare_runners
 from qbench.metrics import Answers
 from qbench.quantization import get_schema
 
@@ -60,7 +60,7 @@ def answers_on(
     with ExitStack() as stack:
         runners = prepare_runners(backend, quantized.models, stack, threads=1)
         answers = shared.subject.model.task.answer(runners, shared.samples(data))
-        share, _ = executed_macs(runners, quantized)
+        share = executed_share(runners, quantized).share
     return answers, share
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from qbench.backends import get_backend, recording
 from qbench.errors import QbenchError
-from qbench.evaluation.artifacts import executed_macs, prepare_runners
+from qbench.evaluation.artifacts import executed_share, prepare_runners
 from qbench.host import utc_today
 from qbench.suite import Bench, Settings, expand, gather, load_suite
 
@@ -53,19 +53,19 @@ def main() -> None:
                     continue
                 quantized = bench.shared(planned).quantized(schema, backend.capabilities)
                 with ExitStack() as stack:
-                    share, left = executed_macs(
+                    found = executed_share(
                         prepare_runners(recording(backend), quantized.models, stack, threads=1),
                         quantized,
                     )
             except QbenchError as error:
                 print(f"| {cell.model} | {cell.schema} | | | {error} |", flush=True)
                 continue
-            own = [words for words in left if "as planned" not in words]
+            own = [words for words in found.in_float if "as planned" not in words]
             words = ", ".join(own[:NAMED]) + (
                 f" and {len(own) - NAMED} more" if len(own) > NAMED else ""
             )
             name = f"{cell.schema} {cell.variant}".strip()
-            executed = "not reported" if share is None else f"{100 * share:.1f} %"
+            executed = "not reported" if found.share is None else f"{100 * found.share:.1f} %"
             print(
                 f"| {cell.model} | {name} | {100 * quantized.integer_macs:.1f} % | {executed} "
                 f"| {words} |",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
+from qbench.backends.block_products import ATTRIBUTE, OPERATOR, ROUNDING, rounds_data
 from qbench.backends.execution import INTEGER_PRODUCTS, EngineExecutor, executed_as_written
 from qbench.backends.feeds import FeedCheck, loaded, with_taps
 from qbench.backends.protocol import Array, Executed, Executor
@@ -189,10 +190,11 @@ class Optimization:
     logged: bool = False
 
 
-# There are three backends of one engine, because its int8 results depend on its options: with all
-# graph optimizations (QDQ becomes integer kernels), with none (each QDQ pair is computed in float),
-# and with all of them in the precise x64 mode, which prevents u8×s8 dot products from saturating in
-# pairs of 16 bits on processors without VNNI.
+# There are four backends of one engine, because its results depend on its options: with all graph
+# optimizations (QDQ becomes integer kernels), with none (each QDQ pair is computed in float), with
+# all of them in the precise x64 mode, which prevents u8×s8 dot products from saturating in pairs of
+# 16 bits on processors without VNNI, and as a session has it whose user sets nothing, which rounds
+# real data to 8 bits before products with dequantized weights.
 
 _FATAL_ONLY = 4
 """Log level: errors are raised anyway, and then reported once."""
@@ -205,10 +207,13 @@ _LEVELS = {
     Level.LAYOUT: "ORT_ENABLE_LAYOUT",
     Level.ALL: "ORT_ENABLE_ALL",
 }
-_ENTRIES = {
-    # Spinning threads take the cores that other workers of the same run need.
+_QUIET = {
+    # Spinning threads take the cores that other workers of the same run need; no number depends on
+    # it.
     "session.intra_op.allow_spinning": "0",
     "session.inter_op.allow_spinning": "0",
+}
+_ENTRIES = {
     # Its default would round float activations to 8 bits before products with dequantized weights.
     "session.qdq_matmulnbits_accuracy_level": "0",
 }
@@ -250,6 +255,8 @@ class OrtBackend:
         arena: whether a session keeps memory that it has used; of no use with many sessions.
         records: whether each session writes its optimized graph, so that ``executed`` needs no
             second session.
+        defaults: whether it leaves settings that change numbers as the engine has them, and hands
+            it the graph without workarounds, as a session of a user does.
     """
 
     name: str
@@ -257,6 +264,7 @@ class OrtBackend:
     precise: bool = False
     arena: bool = True
     records: bool = False
+    defaults: bool = False
     capabilities: Capabilities = field(default_factory=lambda: _CAPABILITIES)
     packages: tuple[str, ...] = ("onnxruntime",)
 
@@ -353,6 +361,8 @@ class OrtBackend:
             InputError: a tap names no value of it.
         """
         tapped = with_taps(model, taps)
+        if self.defaults:
+            return tapped
         if self.optimization.level is not Level.NONE:
             tapped = with_int8_pairs(tapped)
         return unshared(tapped) if self.precise else tapped
@@ -365,7 +375,9 @@ class OrtBackend:
     @property
     def session_entries(self) -> Mapping[str, str]:
         """The entries of a session's configuration."""
-        return _ENTRIES | ({"session.x64quantprecision": "1"} if self.precise else {})
+        if self.defaults:
+            return _QUIET
+        return _QUIET | _ENTRIES | ({"session.x64quantprecision": "1"} if self.precise else {})
 
     @property
     def _log_level(self) -> int:
@@ -420,7 +432,7 @@ class OrtBackend:
         options.inter_op_num_threads = 1
         options.execution_mode = runtime.ExecutionMode.ORT_SEQUENTIAL
         options.log_severity_level = self._log_level
-        options.use_deterministic_compute = True
+        options.use_deterministic_compute = not self.defaults
         options.enable_cpu_mem_arena = self.arena
         options.enable_mem_pattern = (
             False  # it keeps a plan per input shape: more memory, no less time
@@ -500,12 +512,26 @@ def _collect(
         types.update((name, result) for name in node.output if not types.get(name))
         key = _traced(node, origins, makers)
         how = Executed(ir.DataType(computed).numpy().name if computed else "", "cpu")
+        if how.precision == "float32" and _rounds_data(node):
+            how = Executed("int8", "cpu", rounds_data=True)
         found.setdefault(key, how)
         if node.op_type in INTEGER_PRODUCTS:
             found[origins.get(key, key)] = how
         for attribute in node.attribute:
             for inner in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
                 _collect(inner, types, origins, makers, found)
+
+
+def _rounds_data(node: Any) -> bool:  # noqa: ANN401 - a message of onnx
+    """Whether ``node`` is a product with weights in blocks that rounds its data on this
+    processor.
+    """
+    if node.op_type != OPERATOR:
+        return False
+    known = {one.name: one.i for one in node.attribute}
+    return known.get(ATTRIBUTE) == ROUNDING and rounds_data(
+        known.get("bits", 4), known["block_size"]
+    )
 
 
 def _result_type(node: Any, types: Mapping[str, int], first: int) -> int:  # noqa: ANN401 - a message of onnx
@@ -647,6 +673,11 @@ ORT_BACKENDS: Mapping[str, OrtBackend | LoweredOrtBackend] = {
     "ort-cpu": OrtBackend(name="ort-cpu"),
     "ort-cpu-noopt": OrtBackend(name="ort-cpu-noopt", optimization=Optimization(level=Level.NONE)),
     "ort-cpu-precise": OrtBackend(name="ort-cpu-precise", precise=True),
+    "ort-cpu-default": OrtBackend(
+        name="ort-cpu-default",
+        defaults=True,
+        capabilities=replace(_CAPABILITIES, rounds_data=True),
+    ),
     _NAME: LoweredOrtBackend(),
 }
 """The built-in backends of this engine, by name."""

@@ -37,10 +37,12 @@ class Executed:
             input that is not a condition, except where the kernel itself quantizes it; empty: not
             known.
         device: ``cpu`` or the name of a device.
+        rounds_data: whether the graph has reals there, which the engine rounds to that type itself.
     """
 
     precision: str
     device: str
+    rounds_data: bool = False
 
     @property
     def in_integers(self) -> bool:

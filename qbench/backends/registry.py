@@ -60,7 +60,7 @@ _ARITHMETICS = tuple(sorted(path.stem for path in _PRESETS.glob("*.toml")))
 """Names of the built-in arithmetics, by their files: listing backends imports no numerics."""
 _DEVICES = Path(__file__).parents[1] / "passes" / "partition" / "devices"
 _PARTITIONED = "partitioned-"
-_ORT = ("ort-cpu", "ort-cpu-noopt", "ort-cpu-precise", "ort-cpu-qoperator")
+_ORT = ("ort-cpu", "ort-cpu-noopt", "ort-cpu-precise", "ort-cpu-default", "ort-cpu-qoperator")
 
 _OWN: Mapping[str, Callable[[], "Backend"]] = MappingProxyType(
     {

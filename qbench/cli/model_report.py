@@ -114,6 +114,10 @@ def _print_plan(quantized: "Measurement") -> None:
         put(f"{100 * executed:.1f} % were executed in integers by {backend}")
         if quantized.misread:
             put(quantized.misread)
+        if quantized.rounded_data:
+            _print_some(
+                f"real data that {backend} rounds to 8 bits itself:", quantized.rounded_data
+            )
         if executed < planned:
             _print_some("executed in float, with their share:", quantized.executed_in_float)
     _print_some("left in float:", quantized.refusals)

@@ -311,40 +311,60 @@ def _answers_of(task: Task, samples: Samples, runners: Mapping[str, Executor]) -
     return task.answer(runners, samples)
 
 
-def executed_macs(
-    runners: Mapping[str, Executor], quantized: Quantized
-) -> tuple[float | None, tuple[str, ...]]:
-    """The share of multiply-accumulates that ``runners`` run in integers, and the products that
-    they do not.
+@dataclass(frozen=True, slots=True)
+class ExecutedShare:
+    """What engines ran in integers.
 
-    None where an executor knows the precision of no product. A product that it does not list counts
-    as one in float. The products are sorted by their size: ``conv1 in float32 (12.5 %)``.
+    Args:
+        share: of the multiply-accumulates; None: an executor knows the precision of no product, or
+            is not asked.
+        in_float: the products in float, the largest first: ``conv1 in float32 (12.5 %)``.
+        rounded: of those in integers, the products whose real data the engine rounded itself, the
+            largest first: ``fc (75 %)``.
     """
+
+    share: float | None = None
+    in_float: tuple[str, ...] = ()
+    rounded: tuple[str, ...] = ()
+
+
+def executed_share(runners: Mapping[str, Executor], quantized: Quantized) -> ExecutedShare:
+    """What ``runners`` run in integers; a product that they do not list counts as one in float."""
     total = sum(plan.macs for plan in quantized.plans.values())
-    integer, left = 0, []
+    integer, left, rounded = 0, [], []
     for graph, plan in quantized.plans.items():
         try:
             found = executed_by(runners[graph])
         except Exception:  # whatever an engine raises here, its answers are measured
-            return None, ()
+            return ExecutedShare()
         if plan.macs and not any(found[node].precision for node in found.keys() & plan.node_macs):
-            return None, ()
+            return ExecutedShare()
         for node, macs in plan.node_macs.items():
             how = found.get(node)
-            if how is not None and how.in_integers:
-                integer += macs
-            elif macs:
-                left.append(
-                    (macs, f"{graph}::{node}" if len(quantized.plans) > 1 else node, how, plan)
-                )
+            name = f"{graph}::{node}" if len(quantized.plans) > 1 else node
+            if how is None or not how.in_integers:
+                left.append((macs, name, how, plan))
+                continue
+            integer += macs
+            if how.rounds_data:
+                rounded.append((macs, name))
     words = [
         f"{name}"
         f"{' in ' + how.precision if how is not None and how.precision else ', not reported,'} "
         f"({rough_percent(macs / total)}"
         f"{'' if name.rpartition('::')[2] in plan.integer_nodes else ', as planned'})"
         for macs, name, how, plan in sorted(left, key=lambda one: -one[0])
+        if macs
     ]
-    return (integer / total if total else None), tuple(words)
+    return ExecutedShare(
+        share=integer / total if total else None,
+        in_float=tuple(words),
+        rounded=tuple(
+            f"{name} ({rough_percent(macs / total)})"
+            for macs, name in sorted(rounded, key=lambda one: -one[0])
+            if macs
+        ),
+    )
 
 
 class SubjectArtifacts:

@@ -74,9 +74,8 @@ def model_of(request: Request) -> CellModel:
         "calibrated": _calibrated(request),
         "made": _made(request),
     }
-    return CellModel(
-        graphs=quantized.models, quantized=quantized, reports=not weights_only, facts=facts
-    )
+    reports = not weights_only or request.backend.capabilities.rounds_data
+    return CellModel(graphs=quantized.models, quantized=quantized, reports=reports, facts=facts)
 
 
 def _quantized(request: Request) -> Quantized | None:

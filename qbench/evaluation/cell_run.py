@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 
 from qbench.backends import Executor, Recorded, recording
 from qbench.errors import InputError
-from qbench.evaluation.artifacts import answered, executed_macs, prepare_runners
+from qbench.evaluation.artifacts import (
+    ExecutedShare,
+    answered,
+    executed_share,
+    prepare_runners,
+)
 from qbench.evaluation.cell_model import CellModel
 from qbench.evaluation.engine_time import timed_answers
 from qbench.evaluation.recorded import recorded_answers
@@ -38,8 +43,7 @@ class CellRun:
         drawn: places of the samples that were run, in the order of the answers; empty: all, in
             their order.
         compared: the comparison with another backend; None: there is none.
-        executed: the share that the engine ran in integers, None where it reports none, and what it
-            ran in float.
+        executed: what the engine ran in integers.
         seconds: of preparing, answering, and of the other backend, wall clock.
         sample_seconds: of a sample of the first data set on the engine, in each run; empty: not
             timed.
@@ -54,7 +58,7 @@ class CellRun:
     stopped: Stopped | None = None
     drawn: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     compared: Compared | None = None
-    executed: tuple[float | None, tuple[str, ...]] = (None, ())
+    executed: ExecutedShare = field(default_factory=ExecutedShare)
     seconds: Mapping[str, float] = field(default_factory=dict)
     sample_seconds: tuple[float, ...] = ()
 
@@ -194,13 +198,11 @@ def _all(
     return SequentialRun(answers=answers, rows={}, stopped=None), seconds
 
 
-def _executed(
-    model: CellModel, runners: Mapping[str, Executor]
-) -> tuple[float | None, tuple[str, ...]]:
+def _executed(model: CellModel, runners: Mapping[str, Executor]) -> ExecutedShare:
     """``CellRun.executed`` of the run by ``runners``."""
     if model.quantized is None or not model.reports:
-        return None, ()
-    return executed_macs(runners, model.quantized)
+        return ExecutedShare()
+    return executed_share(runners, model.quantized)
 
 
 def _of_part(

@@ -197,7 +197,6 @@ def _measured(request: Request) -> Measurement:
     repeats, seconds = _repeated(request, model, run, scores)
     note_float_run(request, run)
     changed = run.changed
-    share, in_float = run.executed
     return Measurement(
         cell=request.cell,
         environment=request.environment,
@@ -207,8 +206,9 @@ def _measured(request: Request) -> Measurement:
         changed_count={name: len(ids) for name, ids in changed.items()},
         ties={name: answers.ties for name, answers in run.answers.items()},
         macs=request.shared.macs,
-        executed_macs=share,
-        executed_in_float=in_float,
+        executed_macs=run.executed.share,
+        executed_in_float=run.executed.in_float,
+        rounded_data=run.executed.rounded,
         seconds=seconds,
         sample_seconds=run.sample_seconds,
         compared=run.compared,

@@ -52,6 +52,8 @@ class Capabilities:
             only where they add no operand of their own.
         zero_points: which zero points of activations it counts with.
         dynamic: whether it takes parameters that are computed at run time.
+        rounds_data: whether it may round real data to 8 bits itself before it multiplies them by a
+            quantized constant.
         tables: whether it computes functions of one 8-bit value (sigmoid, tanh, …) by table, or at
             all.
         max_opset: of the default ONNX domain, for graphs it is handed.
@@ -80,6 +82,7 @@ class Capabilities:
     unbiased_dynamic_products: frozenset[str] = frozenset()
     zero_points: ZeroPoints = ZeroPoints.ANY
     dynamic: bool = False
+    rounds_data: bool = False
     tables: bool = True
     max_opset: int = 24
     max_macs: int | None = None

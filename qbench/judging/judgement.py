@@ -374,7 +374,7 @@ def _by_gates(context: Context, gates: tuple[Gate, ...]) -> Verdict:
     ]
     if measurement.rewritten is not None:
         notices += measurement.rewritten.notices
-    notices += filter(None, [measurement.misread])
+    notices += filter(None, [measurement.misread, measurement.rounded_words])
     return Verdict(
         outcome=outcome,
         headline=one_line(headline),

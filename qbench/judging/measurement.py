@@ -167,6 +167,10 @@ class Stopped:
         )
 
 
+_NAMED = 3
+"""Products that a notice names; the measurement has all of them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """Numbers of one cell, before they are judged.
@@ -193,6 +197,7 @@ class Measurement:
         executed_macs: the share of multiply-accumulates that the engine ran in integers, as it
             reports it; None: it reports nothing, or the schema plans none.
         executed_in_float: what it ran in float, the largest first.
+        rounded_data: of what it ran in integers, the products whose real data it rounded itself.
         idle_rules: the rules of the schema that matched nothing in this model, in words.
         made: what the cell was made with and its other digests do not show, in words:
             ``calibration`` (the samples) and ``schema`` (the beginning of the digest of its rules).
@@ -233,6 +238,7 @@ class Measurement:
     run_in_float: tuple[str, ...] = ()
     executed_macs: float | None = None
     executed_in_float: tuple[str, ...] = ()
+    rounded_data: tuple[str, ...] = ()
     idle_rules: tuple[str, ...] = ()
     made: Mapping[str, str] = field(default_factory=dict)
     constant_bytes: int | None = None
@@ -269,16 +275,33 @@ class Measurement:
 
     @property
     def misread(self) -> str:
-        """What to say of a cell that ran more in integers than was planned: an error of ours;
-        empty: it did not.
+        """What to say of a cell that ran more in integers than was planned, although its engine
+        rounds no data itself: an error of ours; empty: it did not.
         """
-        if not self.executed_words or (self.executed_macs or 0.0) <= self.integer_macs:
+        if (
+            not self.executed_words
+            or self.rounded_data
+            or (self.executed_macs or 0.0) <= self.integer_macs
+        ):
             return ""
         verb = "read in the model" if self.cell.is_given else "planned"
         return (
             f"{self.executed_words} in integers, more than the "
             f"{tenth_percent(settled(self.integer_macs))} {verb}: an error of qbench, which takes "
             "layers for float that the engine runs in integers; please report it with the model"
+        )
+
+    @property
+    def rounded_words(self) -> str:
+        """What to say of products whose real data the engine rounded itself; empty: of none."""
+        if not self.rounded_data:
+            return ""
+        named = ", ".join(self.rounded_data[:_NAMED])
+        if more := self.rounded_data[_NAMED:]:
+            named += f" and {len(more)} more"
+        return (
+            f"'{self.cell.backend}' rounds real data to 8 bits itself before it multiplies them by "
+            f"quantized weights: {named}"
         )
 
     @property

@@ -11,7 +11,7 @@ import pytest
 
 from qbench.backends import Backend, Executed, Executor, RemoteBackend, get_backend, versions_of
 from qbench.errors import InputError, NotFetchedError, UnavailableError, UnsupportedError
-from qbench.evaluation.artifacts import executed_macs
+from qbench.evaluation.artifacts import executed_share
 from qbench.extension import install_command
 from qbench.graph import Form
 from qbench_engines.tvm import TvmBackend
@@ -153,8 +153,8 @@ def test_nodes_whose_precision_is_not_known_give_no_share():
     quantized = SimpleNamespace(plans={"": plan})
 
     def share(precision):
-        return executed_macs(
+        return executed_share(
             {"": SimpleNamespace(executed=lambda: {"conv": Executed(precision, "npu")})}, quantized
-        )[0]
+        ).share
 
     assert [share(precision) for precision in ("", "uint8", "float32")] == [None, 1, 0]

@@ -78,7 +78,7 @@ def test_an_unknown_backend_lists_the_engines_first(qbench, project):
     assert code == 2
     assert (
         "Choose one of: ort-cpu, ort-cpu-noopt, ort-cpu-precise, "
-        "ort-cpu-qoperator, onnx-reference, " in err
+        "ort-cpu-default, ort-cpu-qoperator, onnx-reference, " in err
     )
 
 

@@ -5,12 +5,15 @@ not how much is multiplied in integers.
 import pytest
 
 from qbench.backends import get_backend
+from qbench.backends.block_products import rounds_data
 from qbench.evaluation import SubjectArtifacts, build_subject, measure_cell
 from qbench.judging import EnvironmentClass, Measurement
 from qbench.quantization import Granularity, Rule, Schema, Spec
 from qbench.storage import Cache
 
 WEIGHT = Spec(qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL)
+_IN_BLOCKS = {"dense2"}
+"""What ONNX Runtime runs with weights in blocks: no convolution, and no product before a Relu."""
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +48,20 @@ def test_a_schema_of_activations_too_is_asked_for_integers(shared: SubjectArtifa
     )
     assert found.weight_macs is None
     assert found.planned_share == found.integer_macs > 0.9
+
+
+def test_an_engine_that_rounds_the_data_itself_is_asked_what_it_ran(
+    shared: SubjectArtifacts,
+) -> None:
+    schema = Schema(name="own", rules=(Rule(weight=WEIGHT),))
+    found = measure_cell(
+        shared, "ort-cpu-default", schema, environment=EnvironmentClass("here", ())
+    )
+    rounded = [layer.partition(" ")[0] for layer in found.rounded_data]
+    assert set(rounded) == (_IN_BLOCKS if rounds_data(8, 32) else set())
+    assert found.integer_macs == 0.0
+    assert ((found.executed_macs or 0.0) > 0) == bool(rounded)
+    assert not found.misread
 
 
 @pytest.mark.slow

@@ -196,6 +196,14 @@ def test_more_run_in_integers_than_planned_is_an_error_of_ours():
         assert not any("error of qbench" in one for one in fine.notices)
 
 
+def test_data_that_the_engine_rounds_itself_are_named_and_no_error_of_ours():
+    rounded = tuple(f"fc{index} (20 %)" for index in range(5))
+    told = judged(measured(integer_macs=0.6, executed_macs=1.0, rounded_data=rounded))
+    (notice,) = [one for one in told.notices if "rounds real data to 8 bits itself" in one]
+    assert notice.endswith("fc0 (20 %), fc1 (20 %), fc2 (20 %) and 2 more")
+    assert not any("error of qbench" in one for one in told.notices)
+
+
 def test_less_run_in_integers_than_accepted_drifts_and_names_the_layers():
     before = measured(executed_macs=1.0)
     known = dataclasses.replace(accepted_of(before), executed_macs=1.0)

@@ -5,6 +5,7 @@ import pickle
 import resource
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ class Handler:
     def executed(self, header: Mapping[str, Any], _: Mapping[str, Array]) -> _Message:
         """How the nodes of a prepared graph run."""
         found = executed_by(self._executors[header["key"]])
-        return {"executed": {node: [one.precision, one.device] for node, one in found.items()}}, {}
+        return {"executed": {node: list(astuple(one)) for node, one in found.items()}}, {}
 
     def close(self, header: Mapping[str, Any], _: Mapping[str, Array]) -> _Message:
         """Close an executor; do nothing if it is not there."""

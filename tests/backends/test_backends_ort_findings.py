@@ -1,0 +1,38 @@
+"""The smallest cases of docs/findings about ONNX Runtime, run as the pages have them.
+
+A failure here means that the installed ONNX Runtime does otherwise than its page says: the page,
+and what qbench does about it, are to be looked at.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from page_blocks import BLOCK, DOCS
+
+from qbench.backends.block_products import rounds_data
+
+
+def printed(page: str, folder: Path) -> str:
+    """What the program of a page prints."""
+    text = (DOCS / "findings" / page).read_text(encoding="utf-8")
+    (program,) = [body for _, language, _, body in BLOCK.findall(text) if language == "python"]
+    (folder / "case.py").write_text(program, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "case.py"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+@pytest.mark.skipif(not rounds_data(4, 32), reason="this processor has no kernel that rounds data")
+def test_weights_alone_are_quantized_and_data_are_rounded(tmp_path):
+    lines = printed("weight-only-that-is-not.md", tmp_path).splitlines()
+    assert len(lines) == 4
+    for line in lines:
+        found = re.search(r"(\S+) by default, (\S+) at level 0, of (\S+)", line)
+        assert found is not None
+        by_default, at_level_0, largest = map(float, found.groups())
+        assert by_default > 1e-3 * largest
+        assert at_level_0 < 1e-5 * largest
