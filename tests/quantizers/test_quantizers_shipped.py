@@ -79,7 +79,7 @@ def test_each_variant_is_an_argument_that_the_script_knows(manifest: dict[str, A
     }
     for name, variant in manifest.get("variant", {}).items():
         assert re.fullmatch(r"[a-z0-9_]+", name)
-        assert variant.keys() <= {"arguments", "environment"}
+        assert variant.keys() <= {"arguments", "timeout_s", "memory_mb"}
         assert variant["arguments"]
         assert set(variant["arguments"]) <= words
 
