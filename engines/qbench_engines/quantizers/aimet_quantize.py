@@ -30,7 +30,9 @@ def main() -> None:
     parser.add_argument("fp32", type=Path)
     parser.add_argument("calibration", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--config", default="default_config.json", help="another file of settings of its package")
+    parser.add_argument(
+        "--config", default="default_config.json", help="another file of settings of its package"
+    )
     given = parser.parse_args()
 
     model = onnx.load(given.fp32)
