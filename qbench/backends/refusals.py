@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from qbench.errors import InputError, NotFetchedError, QbenchError, UnsupportedError
 from qbench.extension import install_command
+from qbench.graph import LIBRARIES
 
 
 @contextmanager
@@ -69,13 +70,25 @@ def refusal(kind: str, message: str, *, graph: str, backend: str, version: str) 
             doing,
             found=found,
             expected=f"operators and an opset that onnxruntime {version} has",
-            remedy="Choose another backend, or export the model with supported operators.",
+            remedy=_remedy(found),
         )
     return InputError(
         doing,
         found=found,
         expected="a valid graph",
         remedy="Export the model again, or report the pass or quantizer that wrote it.",
+    )
+
+
+def _remedy(found: str) -> str:
+    """What to do about an operator that the engine does not have; of a known library, which."""
+    named = re.search(r"([\w.]+):\w+\(-?\d+\) is not a registered", found)
+    library = LIBRARIES.get(named[1]) if named else None
+    if library is None or named is None:
+        return "Choose another backend, or export the model with supported operators."
+    return (
+        f"'{named[1]}' needs {library}. Export the model with Q and DQ of ONNX; qbench loads no "
+        "library of operators."
     )
 
 

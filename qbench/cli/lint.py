@@ -148,6 +148,12 @@ def _mistake(arguments: argparse.Namespace, found: str, expected: str, remedy: s
 
 
 def _print(arguments: argparse.Namespace, lint: "ModelLint") -> None:
+    if lint.float8:
+        put(
+            f"{arguments.model}: {counted(len(lint.float8), 'product')} of float8 by float8, "
+            f"{rough_percent(lint.float8_macs)} of the multiply-accumulates; not judged, because "
+            "they are not integers"
+        )
     if not lint.layers:
         put(f"{arguments.model}: no product of quantized values and constant weights")
         return
@@ -290,6 +296,8 @@ def _table(arguments: argparse.Namespace, lint: "ModelLint") -> dict[str, Any]:
         "model": arguments.model,
         "risky": lint.risky,
         "unjudged": list(lint.unjudged),
+        "float8": list(lint.float8),
+        "float8_macs": lint.float8_macs,
         "miscomputed": [plain(one) for one in lint.miscomputed],
         "layers": layers,
     }

@@ -110,6 +110,11 @@ def _print_plan(quantized: "Measurement") -> None:
         left = f", {counted(len(quantized.refusals), 'unit')} left in float"
     put()
     put(f"{100 * planned:.1f} % of the multiply-accumulates are {verb}in integers{left}")
+    if quantized.float8_macs:
+        put(
+            f"{100 * quantized.float8_macs:.1f} % multiply float8 by float8, which are not "
+            "integers: engines without float8 products compute these in float"
+        )
     if executed is not None:
         put(f"{100 * executed:.1f} % were executed in integers by {backend}")
         if quantized.misread:

@@ -19,6 +19,8 @@ from qbench.graph import (
     constant_value,
     form_of,
     input_at,
+    library_operators,
+    library_remedy,
     node_key,
     word_attribute,
 )
@@ -36,6 +38,7 @@ from qbench.numerics import (
     short_multiplier,
 )
 from qbench.passes import INTEGER_INTERPRETER, integer_target, lower_to_integers
+from qbench.quantization import float8_share
 
 # The products by constant weights in a graph of integer operators, each as the columns over which
 # it sums:
@@ -498,11 +501,15 @@ class ModelLint:
     (``unjudged``).
 
     ``miscomputed`` is what an engine of a known backend computes wrong, whatever its arithmetic.
+    ``float8`` are the products of float8 by float8, which are not examined either, and
+    ``float8_macs`` is their share of the multiply-accumulates.
     """
 
     layers: tuple[LayerLint, ...]
     unjudged: tuple[str, ...] = ()
     miscomputed: tuple[Miscomputed, ...] = ()
+    float8: tuple[str, ...] = ()
+    float8_macs: float = 0.0
 
     @property
     def risky(self) -> bool:
@@ -526,17 +533,25 @@ def lint_products(model: ir.Model, arithmetics: Sequence[Arithmetic] = ()) -> Mo
         InputError: the model is not quantized, or a Q or DQ means nothing.
     """
     if form_of(model) is Form.FLOAT:
+        own = library_operators(model)
         raise InputError(
             f"Looking for saturation in '{model.graph.name}'",
-            found="a float model",
+            found=" and ".join(map(str, own)) if own else "a float model",
             expected="a quantized model",
-            remedy="Name a schema to quantize it with.",
+            remedy=library_remedy(own) if own else "Name a schema to quantize it with.",
         )
     shifting = next((one for one in arithmetics if one.biases is BiasScheme.FINEST), None)
     target = INTEGER_INTERPRETER if shifting is None else integer_target(shifting)
     products, unjudged = integer_products(lower_to_integers(model, target))
     layers = tuple(_layer(product, arithmetics) for product in products)
-    return ModelLint(layers=layers, unjudged=unjudged, miscomputed=miscomputed(model))
+    float8, share = float8_share(model)
+    return ModelLint(
+        layers=layers,
+        unjudged=tuple(node for node in unjudged if node not in float8),
+        miscomputed=miscomputed(model),
+        float8=float8,
+        float8_macs=share,
+    )
 
 
 def _layer(product: IntegerProduct, arithmetics: Sequence[Arithmetic]) -> LayerLint:

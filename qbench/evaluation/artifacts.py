@@ -243,6 +243,11 @@ class Quantized:
         return sum(counts) / total if total else 0.0
 
     @property
+    def float8_macs(self) -> float:
+        """The share of multiply-accumulates of float8 by float8, over all graphs."""
+        return self._share(plan.float8_mac_count for plan in self.plans.values())
+
+    @property
     def refusals(self) -> tuple[str, ...]:
         """What stays in float although the schema quantizes it, with reasons."""
         return tuple(reason for plan in self.plans.values() for reason in plan.refusals)
@@ -321,17 +326,19 @@ class ExecutedShare:
         in_float: the products in float, the largest first: ``conv1 in float32 (12.5 %)``.
         rounded: of those in integers, the products whose real data the engine rounded itself, the
             largest first: ``fc (75 %)``.
+        unplanned: products that were run in integers and are float in the plan.
     """
 
     share: float | None = None
     in_float: tuple[str, ...] = ()
     rounded: tuple[str, ...] = ()
+    unplanned: tuple[str, ...] = ()
 
 
 def executed_share(runners: Mapping[str, Executor], quantized: Quantized) -> ExecutedShare:
     """What ``runners`` run in integers; a product that they do not list counts as one in float."""
     total = sum(plan.macs for plan in quantized.plans.values())
-    integer, left, rounded = 0, [], []
+    integer, left, rounded, unplanned = 0, [], [], []
     for graph, plan in quantized.plans.items():
         try:
             found = executed_by(runners[graph])
@@ -348,6 +355,8 @@ def executed_share(runners: Mapping[str, Executor], quantized: Quantized) -> Exe
             integer += macs
             if how.rounds_data:
                 rounded.append((macs, name))
+            elif macs and node not in plan.integer_nodes:
+                unplanned.append(name)
     words = [
         f"{name}"
         f"{' in ' + how.precision if how is not None and how.precision else ', not reported,'} "
@@ -364,6 +373,7 @@ def executed_share(runners: Mapping[str, Executor], quantized: Quantized) -> Exe
             for macs, name in sorted(rounded, key=lambda one: -one[0])
             if macs
         ),
+        unplanned=tuple(unplanned),
     )
 
 

@@ -66,6 +66,7 @@ def model_of(request: Request) -> CellModel:
     facts = {
         "integer_macs": quantized.integer_macs,
         "weight_macs": quantized.weight_macs if weights_only else None,
+        "float8_macs": quantized.float8_macs,
         "refusals": quantized.refusals,
         "run_in_float": quantized.run_in_float,
         "idle_rules": quantized.idle_rules,

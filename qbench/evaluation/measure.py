@@ -209,6 +209,7 @@ def _measured(request: Request) -> Measurement:
         executed_macs=run.executed.share,
         executed_in_float=run.executed.in_float,
         rounded_data=run.executed.rounded,
+        executed_unplanned=run.executed.unplanned,
         seconds=seconds,
         sample_seconds=run.sample_seconds,
         compared=run.compared,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from qbench.errors import InputError
-from qbench.graph import Form, form_of
+from qbench.errors import InputError, UnsupportedError
+from qbench.graph import Form, form_of, library_operators, library_remedy
 from qbench.metrics import Answers, Likelihoods, Metric, get_metric
 from qbench.number_text import counted
 from qbench.subjects import (
@@ -68,6 +68,7 @@ def read_given(
 
     models = {name: sized(load()) for name, load in given.graphs.items()}
     if all(form_of(model) is Form.FLOAT for model in models.values()):
+        _refuse_library_operators(given.id, models)
         raise InputError(
             f"Measuring '{given.id}' as it is",
             found="a float model",
@@ -75,6 +76,22 @@ def read_given(
             remedy="Give the quantized file, or take a schema in place of 'fp32'.",
         )
     return models, {name: read_plan(model) for name, model in models.items()}
+
+
+def _refuse_library_operators(name: str, models: "Mapping[str, ir.Model]") -> None:
+    """Raise where what quantizes ``models`` are operators of a library.
+
+    Raises:
+        UnsupportedError: there are such.
+    """
+    own = tuple(one for model in models.values() for one in library_operators(model))
+    if own:
+        raise UnsupportedError(
+            f"Reading what is quantized in '{name}'",
+            found=" and ".join(map(str, own)),
+            expected="Q and DQ, or operators on integers, of ONNX or ONNX Runtime",
+            remedy=library_remedy(own),
+        )
 
 
 # A model with the data and the metrics that it is judged by.

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from qbench.graph.foreign_files import format_held_by as format_held_by
     from qbench.graph.foreign_files import format_of_path as format_of_path
     from qbench.graph.foreign_files import graph_of_file as graph_of_file
+    from qbench.graph.library_domains import LIBRARIES as LIBRARIES
+    from qbench.graph.library_domains import LibraryOperators as LibraryOperators
+    from qbench.graph.library_domains import library_operators as library_operators
+    from qbench.graph.library_domains import library_remedy as library_remedy
     from qbench.graph.model_files import MESSAGE_LIMIT as MESSAGE_LIMIT
     from qbench.graph.model_files import AnyModel as AnyModel
     from qbench.graph.model_files import as_model as as_model
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
     from qbench.graph.ops import OpSpec as OpSpec
     from qbench.graph.ops import Output as Output
     from qbench.graph.ops import float_name as float_name
+    from qbench.graph.ops import is_mover as is_mover
     from qbench.graph.ops import op_spec as op_spec
     from qbench.graph.ops import weight_channel_axis as weight_channel_axis
     from qbench.graph.ops import weight_summed_axis as weight_summed_axis

@@ -679,6 +679,13 @@ def _row_of(outside: Operator) -> OpSpec:
     )
 
 
+def is_mover(node: ir.Node) -> bool:
+    """Whether all results of ``node`` hold values of its first input and nothing computed."""
+    if node.op_type == "Resize" and word_attribute(node, "mode", "nearest") != "nearest":
+        return False
+    return op_spec(node).is_mover
+
+
 def float_name(operator: str) -> str:
     """What an operator on integers is called in float graphs: Conv of QLinearConv."""
     return _FLOAT_NAMES.get(operator, operator.removeprefix(QLINEAR))

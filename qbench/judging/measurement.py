@@ -191,6 +191,7 @@ class Measurement:
         integer_macs: the planned share of them in integers, a fraction; 0 in fp32 cells.
         weight_macs: the share of them by a quantized weight, where the schema asks for weights
             alone; None elsewhere.
+        float8_macs: the share of them of float8 by float8, a fraction; these are no integers.
         refusals: what the plan left in float though the schema asked for it: ``node: reason``.
         run_in_float: products of quantized values that the backend runs in floats, and why: ``node:
             reason``.
@@ -198,6 +199,7 @@ class Measurement:
             reports it; None: it reports nothing, or the schema plans none.
         executed_in_float: what it ran in float, the largest first.
         rounded_data: of what it ran in integers, the products whose real data it rounded itself.
+        executed_unplanned: products that it ran in integers though they are float in the plan.
         idle_rules: the rules of the schema that matched nothing in this model, in words.
         made: what the cell was made with and its other digests do not show, in words:
             ``calibration`` (the samples) and ``schema`` (the beginning of the digest of its rules).
@@ -234,11 +236,13 @@ class Measurement:
     macs: int = 0
     integer_macs: float = 0.0
     weight_macs: float | None = None
+    float8_macs: float = 0.0
     refusals: tuple[str, ...] = ()
     run_in_float: tuple[str, ...] = ()
     executed_macs: float | None = None
     executed_in_float: tuple[str, ...] = ()
     rounded_data: tuple[str, ...] = ()
+    executed_unplanned: tuple[str, ...] = ()
     idle_rules: tuple[str, ...] = ()
     made: Mapping[str, str] = field(default_factory=dict)
     constant_bytes: int | None = None
@@ -285,10 +289,15 @@ class Measurement:
         ):
             return ""
         verb = "read in the model" if self.cell.is_given else "planned"
+        named = [f"'{node}'" for node in self.executed_unplanned[:_NAMED]]
+        more = len(self.executed_unplanned) - len(named)
+        layers = ", ".join(named) or "layers"
+        if more:
+            layers += f" and {more} more"
         return (
             f"{self.executed_words} in integers, more than the "
             f"{tenth_percent(settled(self.integer_macs))} {verb}: an error of qbench, which takes "
-            "layers for float that the engine runs in integers; please report it with the model"
+            f"{layers} for float that the engine runs in integers; please report it with the model"
         )
 
     @property

@@ -25,6 +25,7 @@ from qbench.passes.canonical.constants import FoldConstants, FoldGemmFactors, Li
 from qbench.passes.canonical.equalize import Equalize, OpenClips
 from qbench.passes.contract import EXACT, Effect, Pass
 from qbench.passes.qdq.import_qdq import LiftPairs, RaiseOperators, RaiseProducts
+from qbench.passes.qdq.standard_form import StandardForm
 from qbench.passes.run import rewrite
 from qbench.storage import digest_plain
 
@@ -118,6 +119,7 @@ _TIDIED = (
     UpgradeOpset(),
     LiftConstants(),  # the converter turns attributes into Constant nodes
     NameNodes(),
+    StandardForm(),
     RaiseOperators(),
     RaiseProducts(),
     RemoveIdentity(),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from qbench.quantization.plan import save_plan as save_plan
     from qbench.quantization.planning import as_schema as as_schema
     from qbench.quantization.planning import make_plan as make_plan
+    from qbench.quantization.reading import float8_share as float8_share
     from qbench.quantization.reading import is_quantized as is_quantized
     from qbench.quantization.reading import read_plan as read_plan
     from qbench.quantization.schema import GraphOutputs as GraphOutputs

@@ -17,13 +17,14 @@ from qbench.graph import (
     PinKind,
     constant_value,
     is_constant,
+    is_mover,
     node_key,
     op_spec,
     pin_of,
     values_by_name,
     weight_summed_axis,
 )
-from qbench.numerics import Interval, QParams
+from qbench.numerics import Interval, QParams, dequantize
 from qbench.quantization.by_hand import HandRanges, refuse_other
 from qbench.quantization.candidates import Candidate, channel_axis
 from qbench.quantization.decision import (
@@ -228,21 +229,40 @@ def _slot(
 
 
 def _pin_before_movers(value: ir.Value) -> Pin | None:
-    """The pin of ``value``, or of the value whose elements operators such as Flatten only moved.
+    """The pin of ``value``, or of the value whose elements operators such as Flatten only moved
+    or picked.
 
     What is dequantized and then only moved is still on its codes, so that engines multiply it in
-    integers. Parameters per channel do not follow a value that is moved; Pad mixes a constant in.
+    integers. Parameters per channel do not follow a value that is moved.
     """
     pin, node = pin_of(value), value.producer()
-    if pin is not None:
+    if pin is not None or node is None or value is not node.outputs[0] or not node.inputs:
         return pin
-    if node is None or node.op_type == "Pad" or op_spec(node).moved != (0,):
-        return None
     source = node.inputs[0]
     pin = None if source is None else _pin_before_movers(source)
     if pin is None or pin.qparams is None or pin.qparams.axis is not None:
         return None
-    return pin
+    return pin if _keeps_codes(node, pin.qparams) else None
+
+
+def _keeps_codes(node: ir.Node, qparams: QParams) -> bool:
+    """Whether what ``node`` makes of a value on ``qparams`` is on them too: it moves or picks
+    elements, fills in zeros, or limits them to zero or to ends that are codes.
+    """
+    if node.op_type == "Relu" and not node.domain:
+        return True  # zero is a code of every affine quantization
+    if node.op_type == "Clip" and not node.domain:
+        codes = np.arange(qparams.qmin, qparams.qmax + 1).astype(qparams.qtype.storage_dtype)
+        reals = dequantize(codes, qparams)
+        ends = [constant_value(end) for end in node.inputs[1:] if end is not None]
+        return all(end is not None and _is_code(end, reals) for end in ends)
+    why_float = op_spec(node).why_float
+    return is_mover(node) and (why_float is None or why_float(node) is None)
+
+
+def _is_code(end: _Array, reals: npt.NDArray[np.float32]) -> bool:
+    """Whether the number ``end`` is one of ``reals``, ascending, or beyond all of them."""
+    return bool(not reals[0] < end < reals[-1] or np.isin(end, reals).all())
 
 
 def _same_qparams(one: QParams, other: QParams) -> bool:

@@ -163,8 +163,9 @@ class Plan:
         quantized_outputs: the graph outputs that are quantized and dequantized again; all others
             leave it as computed.
         node_macs: node → multiply-accumulates of one sample.
-        integer_nodes: those planned in integers. Both are not part of the digest, and files do not
-            hold them.
+        integer_nodes: those planned in integers.
+        float8_nodes: those that multiply float8 by float8. All three are not part of the digest,
+            and files do not hold them.
     """
 
     schema: str
@@ -185,6 +186,7 @@ class Plan:
     quantized_outputs: tuple[str, ...] = ()
     node_macs: Mapping[str, int] = field(default_factory=dict)
     integer_nodes: frozenset[str] = frozenset()
+    float8_nodes: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for name in (
@@ -255,6 +257,11 @@ class Plan:
         any.
         """
         return self.integer_mac_count / self.macs if self.macs else 0.0
+
+    @property
+    def float8_mac_count(self) -> int:
+        """How many multiply-accumulates are of float8 by float8."""
+        return sum(self.node_macs[name] for name in self.float8_nodes)
 
     @property
     def quantized_units(self) -> tuple[str, ...]:

@@ -10,14 +10,17 @@ import onnx_ir as ir
 from qbench.calibration import Unit, units_of
 from qbench.graph import (
     Form,
+    code_dtype,
     constant_value,
     file_products,
     form_of,
     graph_digest,
     input_at,
     int_attribute,
+    is_mover,
     node_key,
     node_macs,
+    op_spec,
     pin_of,
 )
 from qbench.numerics import QParams, QType
@@ -169,11 +172,15 @@ def read_plan(model: ir.Model) -> Plan:
     clips: dict[str, ClipForm] = {}
     floats: dict[str, Float] = {}
     integer: set[str] = set()
+    float8: set[str] = set()
     for unit in units_of(lifted.graph):
         slots = engine_slots(unit.head) or pinned_slots(unit)
         decisions.update(slots)
         clips.update(_clip(unit))
         reason = _float_reason(unit, slots) if unit.name in macs else None
+        if reason and _multiplies_float8(unit):
+            reason = "its data and weight are float8 in the model"
+            float8.add(unit.name)
         if reason:
             floats[unit.name] = Float(reason, refused=True)
         else:
@@ -190,6 +197,7 @@ def read_plan(model: ir.Model) -> Plan:
         integer_mac_count=sum(macs.get(name, 0) for name in integer),
         node_macs=macs,
         integer_nodes=frozenset(macs.keys() & integer),
+        float8_nodes=frozenset(float8),
     )
 
 
@@ -227,6 +235,52 @@ def is_quantized(model: ir.Model) -> bool:
     if form in (Form.QDQ, Form.FILE):
         return read_plan(model).integer_macs > _QUANTIZED
     return form is not Form.FLOAT
+
+
+# float8 has no affine parameters: its pairs stay in the graph. An engine that multiplies it would
+# read the codes of both operands.
+
+_FLOAT8 = frozenset(
+    {
+        ir.DataType.FLOAT8E4M3FN,
+        ir.DataType.FLOAT8E4M3FNUZ,
+        ir.DataType.FLOAT8E5M2,
+        ir.DataType.FLOAT8E5M2FNUZ,
+    }
+)
+
+
+def float8_share(model: ir.Model) -> tuple[tuple[str, ...], float]:
+    """The products of float8 by float8 in ``model``, in graph order, and their share of the
+    multiply-accumulates.
+
+    Raises:
+        What ``read_plan`` raises.
+    """
+    stored = (
+        value.dtype for node in model.graph for value in (*node.inputs, *node.outputs) if value
+    )
+    if not _FLOAT8.intersection(stored):
+        return (), 0.0
+    plan = read_plan(model)
+    names = tuple(name for name in plan.node_macs if name in plan.float8_nodes)
+    return names, plan.float8_mac_count / plan.macs if plan.macs else 0.0
+
+
+def _multiplies_float8(unit: Unit) -> bool:
+    weight = op_spec(unit.head).weight
+    operands = (input_at(unit.head, index) for index in (0, 1 if weight is None else weight))
+    return all(_is_float8(value) for value in operands)
+
+
+def _is_float8(value: ir.Value | None) -> bool:
+    """Whether ``value`` was dequantized from float8, and then only moved."""
+    node = None if value is None else value.producer()
+    if node is None or not node.inputs:
+        return False
+    if node.op_type == "DequantizeLinear":
+        return code_dtype(node) in _FLOAT8
+    return is_mover(node) and _is_float8(node.inputs[0])
 
 
 def _clip(unit: Unit) -> dict[str, ClipForm]:

@@ -17,6 +17,7 @@ from qbench.graph import (
     input_at,
     int_attribute,
     ints_attribute,
+    is_mover,
     node_qparams,
     op_spec,
     word_attribute,
@@ -297,13 +298,6 @@ def _varies(value: ir.Value) -> bool:
 
 _WITHOUT_KERNEL = frozenset({"GlobalMaxPool", "TopK"})
 """Movers that engines have on floats alone; other targets name them."""
-
-
-def is_mover(node: ir.Node) -> bool:
-    """Whether all results of ``node`` hold values of its first input and nothing computed."""
-    if node.op_type == "Resize" and word_attribute(node, "mode", "nearest") != "nearest":
-        return False
-    return op_spec(node).is_mover
 
 
 def lower_mover(site: Site, node: ir.Node) -> str | None:

@@ -59,17 +59,17 @@ def lower_convolution(site: Site, node: ir.Node) -> str | None:
         return _own_bias(
             site, pair, own, (domain, operator), kept_attributes(node, *form.attributes)
         )
-    bias = input_at(node, 2)
-    added = operand_of(bias)
-    if bias is not None and (added is None or not on_the_product(added, data, weight)):
-        return "its bias does not have the scale of the product"
-    result = result_of(node.outputs[0])
+    bias, result = input_at(node, 2), result_of(node.outputs[0])
     if result is None:
-        return "its result is real: no QuantizeLinear alone reads it"
+        refused = None if bias is None else _bias_problem(bias, data, weight)
+        return refused or "its result is real: no QuantizeLinear alone reads it"
+    codes = _bias_codes(site, bias, data, weight)
+    if isinstance(codes, str):
+        return codes
     quantizer, output = result
     weight = site.widened(weight)
     inputs = [*data.triple, *weight.triple, output.scale, output.point]
-    inputs += [] if added is None else [added.integers]
+    inputs += [] if codes is None else [codes]
     site.replace(
         [node, quantizer], operator, inputs, kept_attributes(node, *form.attributes), domain=domain
     )
@@ -224,13 +224,15 @@ def _gemm(
     lacking, columns = site.target.lacks("QGemm", ENGINE_DOMAIN), 0 if transposed else 1
     if problem := lacking or _types(site, data, weight, result) or _channels(weight, columns):
         return problem
-    added = operand_of(bias)
-    if bias is not None and (added is None or not on_the_product(added, data, weight)):
-        return "its bias does not have the scale of the product"
-    if added is not None and not bias_per_column(added, _size(weight, columns)):
+    if bias is not None and result is None and operand_of(bias) is None:
+        return _OFF_PRODUCT  # engines add it to real products as it is
+    codes = _bias_codes(site, bias, data, weight)
+    if isinstance(codes, str):
+        return codes
+    if codes is not None and not bias_per_column(codes, _size(weight, columns)):
         return "its bias is not one a column"
     weight = site.widened(weight)
-    inputs = [*data.triple, *weight.triple, None if added is None else added.integers]
+    inputs = [*data.triple, *weight.triple, codes]
     nodes = list(chain)
     if result is not None:
         quantizer, output = result
@@ -241,6 +243,46 @@ def _gemm(
         inputs.pop()
     site.replace(nodes, "QGemm", inputs, attributes, domain=ENGINE_DOMAIN)
     return None
+
+
+# A bias that is real, as NNCF and PT2E leave it, is rounded to the product's scale: integers are
+# added to integers. ONNX Runtime does the same when it loads a model (WeightBiasQuantization):
+#
+#     b_q = round_half_even(b / float32(s_x · s_w)), in int32
+
+_OFF_PRODUCT = "its bias does not have the scale of the product"
+_INT32 = np.iinfo(np.int32)
+
+
+def _bias_codes(
+    site: Site, bias: ir.Value | None, data: Operand, weight: Operand
+) -> ir.Value | str | None:
+    """The integers of ``bias`` at the product's scale, of a real one as a new constant; or why
+    there are none.
+    """
+    if bias is None:
+        return None
+    if problem := _bias_problem(bias, data, weight):
+        return problem
+    added = operand_of(bias)
+    if added is not None:
+        return added.integers
+    real = constant_value(bias)
+    assert real is not None
+    scales = data.scales.reshape(()) * weight.scales.reshape(-1)
+    codes = np.clip(np.rint(real / scales).astype(np.float64), _INT32.min, _INT32.max)
+    return site.constant(f"{bias.name}_quantized", codes.astype(np.int32))
+
+
+def _bias_problem(bias: ir.Value, data: Operand, weight: Operand) -> str | None:
+    """Why ``bias`` has no integers at the product's scale; None where it has."""
+    added, real = operand_of(bias), constant_value(bias)
+    if added is not None:
+        return None if on_the_product(added, data, weight) else _OFF_PRODUCT
+    if real is None or real.dtype != np.float32 or not np.isfinite(real).all():
+        return _OFF_PRODUCT
+    one_each = real.ndim == 1 and weight.scales.size in (1, real.size)
+    return None if one_each else _OFF_PRODUCT
 
 
 def _bias_behind(node: ir.Node, weight: Operand) -> tuple[ir.Node, ir.Value] | None:
@@ -254,7 +296,7 @@ def _bias_behind(node: ir.Node, weight: Operand) -> tuple[ir.Node, ir.Value] | N
     added = operand_of(bias)
     if bias is None or added is None or not added.is_constant:
         return None
-    return (follower, bias) if bias_per_column(added, _size(weight, 1)) else None
+    return (follower, bias) if bias_per_column(added.integers, _size(weight, 1)) else None
 
 
 def _size(weight: Operand, axis: int) -> int | ir.SymbolicDim | None:

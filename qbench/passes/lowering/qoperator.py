@@ -15,6 +15,7 @@ from qbench.graph import (
     constant_value,
     infer_shapes,
     int_attribute,
+    is_mover,
     node_qparams,
     op_spec,
 )
@@ -23,7 +24,6 @@ from qbench.passes.contract import LOSSY, QDQ, Effect, decline
 from qbench.passes.editing import NameScope
 from qbench.passes.lowering.elementwise import (
     has_own_operator,
-    is_mover,
     lower_counted,
     lower_mover,
     move_constant,

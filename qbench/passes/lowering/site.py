@@ -180,11 +180,11 @@ def on_the_product(bias: Operand, data: Operand, weight: Operand) -> bool:
     return scales.size in (1, product.size) and bool(np.all(scales == product))
 
 
-def bias_per_column(bias: Operand, columns: int | ir.SymbolicDim | None) -> bool:
-    """Whether a known bias holds one number for each of ``columns``: its shape is (columns,) or
-    (1, columns).
+def bias_per_column(codes: ir.Value, columns: int | ir.SymbolicDim | None) -> bool:
+    """Whether the ``codes`` of a known bias are one number for each of ``columns``: their shape
+    is (columns,) or (1, columns).
     """
-    shape = None if bias.integers.shape is None else list(bias.integers.shape)
+    shape = None if codes.shape is None else list(codes.shape)
     return isinstance(columns, int) and shape in ([columns], [1, columns])
 
 

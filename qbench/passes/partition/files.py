@@ -22,6 +22,7 @@ import onnx_ir as ir
 
 from qbench.errors import InputError
 from qbench.graph import (
+    is_mover,
     load_model,
     node_key,
     node_qparams,
@@ -31,7 +32,6 @@ from qbench.graph import (
 )
 from qbench.numerics import QParams
 from qbench.passes.canonical.cleanup import RemoveDead
-from qbench.passes.lowering.elementwise import is_mover
 from qbench.passes.partition.marking import Place
 from qbench.passes.partition.partitioning import Costs, Partition, partition_costs
 from qbench.passes.partition.sections import Section, sections_of

@@ -17,6 +17,7 @@ from qbench.graph import (
     infer_shapes,
     ints_attribute,
     is_constant,
+    is_mover,
     is_qdq,
     node_key,
     only_consumer,
@@ -26,7 +27,6 @@ from qbench.graph import (
 from qbench.passes.canonical.cleanup import NameNodes
 from qbench.passes.canonical.constants import LiftConstants
 from qbench.passes.contract import declined
-from qbench.passes.lowering.elementwise import is_mover
 from qbench.passes.lowering.qoperator import LowerToQOperator
 from qbench.passes.lowering.site import Operand, is_quantize, operand_of, quantized_by, result_of
 from qbench.passes.partition.device import Device, float_name

@@ -8,11 +8,10 @@ from functools import lru_cache
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import only_consumer, op_spec
+from qbench.graph import is_mover, only_consumer, op_spec
 from qbench.numerics import dequantize
 from qbench.passes.contract import decline, within
 from qbench.passes.editing import NameScope, remove_unread
-from qbench.passes.lowering.elementwise import is_mover
 from qbench.passes.lowering.site import ENGINE_DOMAIN, INTEGER_DOMAIN, INTEGER_INTERPRETER
 from qbench.passes.requantization.border import (
     Border,
