@@ -1,4 +1,4 @@
-"""AIMET on ONNX: ``aimet_quantize.py FP32 CALIBRATION OUT [--config NAME]``.
+"""AIMET on ONNX: ``aimet_quantize.py FP32 CALIBRATION OUT [--per-channel]``.
 
 Its quantization simulation with 8 bits for weights and activations, written as Q/DQ with constants
 in integers. By its default settings weights are per tensor.
@@ -30,18 +30,20 @@ def main() -> None:
     parser.add_argument("fp32", type=Path)
     parser.add_argument("calibration", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument(
-        "--config", default="default_config.json", help="another file of settings of its package"
-    )
+    parser.add_argument("--per-channel", action="store_true", help="scales of weights")
     given = parser.parse_args()
 
     model = onnx.load(given.fp32)
     opset = next(one.version for one in model.opset_import if one.domain in ("", "ai.onnx"))
     if opset < OLDEST_OPSET:
         model = onnx.version_converter.convert_version(model, OLDEST_OPSET)
+    settings = "default_config_per_channel" if given.per_channel else "default_config"
     shipped = Path(quantsim_config.__file__).parent
     simulated = QuantizationSimModel(
-        model, param_type="int8", activation_type="int8", config_file=str(shipped / given.config)
+        model,
+        param_type="int8",
+        activation_type="int8",
+        config_file=str(shipped / f"{settings}.json"),
     )
     simulated.compute_encodings(samples(given.calibration))
     # Without these two, weights stay in float before a Q, and the bias is not quantized.
