@@ -34,7 +34,8 @@ class Extension:
     The values of the factories are: ``subjects.ZooModel`` and ``subjects.Dataset``,
     ``backends.Backend``, ``quantization.Schema``, a range method of ``calibration``,
     ``metrics.Metric``, ``numerics.Arithmetic``, ``graph.Operator`` (named ``domain::Name``),
-    ``passes.Pass``, ``graph.FileFormat`` (named by its suffix, ``abc``).
+    ``passes.Pass``, ``graph.FileFormat`` (named by its suffix, ``abc``), and of ``quantizers`` the
+    ``pathlib.Path`` of a TOML file (docs/quantizers.md).
 
     Args:
         name: of the owner, for errors.
@@ -55,6 +56,7 @@ class Extension:
     operators: Mapping[str, Factory] = field(default_factory=dict)
     passes: Mapping[str, Factory] = field(default_factory=dict)
     formats: Mapping[str, Factory] = field(default_factory=dict)
+    quantizers: Mapping[str, Factory] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -386,6 +388,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "arithmetic": ("overrides",),
         "operator": ("kernel",),
         "format": ("read", "write"),
+        "quantizer": ("suffix", "read_bytes"),
     }
 )
 """Kind → attributes by which a value of it is told from one of another kind, without importing

@@ -1,10 +1,12 @@
-"""The engines and the format TFLite as one extension of qbench: the entry point of the
-distribution ``qbench-engines``.
+"""The engines, the format TFLite and the quantizers of other people as one extension of qbench: the
+entry point of the distribution ``qbench-engines``.
 
 The tables name the module that makes an entry, so that listing names imports no engine.
 """
 
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.backends import BackendEntry
@@ -40,8 +42,11 @@ def _tflite() -> "FileFormat":
     return TfliteFormat()
 
 
+_QUANTIZERS = Path(__file__).parent / "quantizers"
+
 EXTENSION = Extension(
     name="engines",
     backends=_BACKENDS,
     formats={"tflite": _tflite},
+    quantizers={path.stem: partial(Path, path) for path in sorted(_QUANTIZERS.glob("*.toml"))},
 )

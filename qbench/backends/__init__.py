@@ -91,6 +91,11 @@ if TYPE_CHECKING:
     from qbench.backends.venv.client import own_environment as own_environment
     from qbench.backends.venv.client import own_python as own_python
     from qbench.backends.venv.creator import EnvironmentMaker as EnvironmentMaker
+    from qbench.backends.venv.tool_run import LIMITS as LIMITS
+    from qbench.backends.venv.tool_run import ToolEnd as ToolEnd
+    from qbench.backends.venv.tool_run import ToolLimits as ToolLimits
+    from qbench.backends.venv.tool_run import run_tool as run_tool
+    from qbench.backends.venv.tool_run import tool_environment as tool_environment
     from qbench.backends.venv.worker import serve as serve
 else:
     __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

@@ -365,7 +365,7 @@ def _sides(
         originals, quantized = shared.graphs, {}
     else:
         schema = choose_schema(text.schema)
-        if (schema.needs_profile or schema.bias_correction) and not arguments.calib:
+        if schema.needs_samples and not arguments.calib:
             raise _mistake(
                 arguments,
                 f"schema={text.schema} without --calib",

@@ -158,7 +158,7 @@ def _refuse_without_samples(arguments: argparse.Namespace) -> None:
     """Refuse a schema that needs calibration samples without them, and samples without a schema."""
     if arguments.schema:
         schemas = [choose_schema(name) for name in values_of("schema", arguments.schema)]
-        if arguments.calib or not any(one.needs_profile or one.bias_correction for one in schemas):
+        if arguments.calib or not any(one.needs_samples for one in schemas):
             return
         found = "--schema without --calib"
         remedy = "This schema needs samples to take ranges from: name both."

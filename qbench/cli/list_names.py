@@ -10,6 +10,7 @@ from qbench.cli.command import Command, ExitCode
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_columns, print_json, say
 from qbench.errors import QbenchError
+from qbench.number_text import counted
 
 if TYPE_CHECKING:
     from qbench.extension import Catalogue
@@ -19,6 +20,7 @@ KINDS = (
     "datasets",
     "backends",
     "schemas",
+    "quantizers",
     "arithmetics",
     "metrics",
     "operators",
@@ -36,7 +38,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--suites",
         metavar="DIR",
         default="suites",
-        help="folder with schemas/*.toml and arithmetics/*.toml (default: suites)",
+        help="folder with schemas/, quantizers/ and arithmetics/*.toml (default: suites)",
     )
     declare_json(parser)
 
@@ -53,6 +55,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             "name": name,
             "owner": catalogue.owner(name),
             "what": _described(catalogue, name, arguments.kind),
+            **(_facts(catalogue, name) if arguments.kind == "quantizers" else {}),
         }
         for name in catalogue.names()
     ]
@@ -124,6 +127,37 @@ def _backend(backend: Any) -> str:  # noqa: ANN401 - a Backend
     return text
 
 
+def _quantizer(path: Path) -> str:
+    """What it is, its variants, and its lock."""
+    from qbench.quantization import load_quantizer
+
+    quantizer = load_quantizer(path)
+    words = [quantizer.summary]
+    if quantizer.variants:
+        words.append(f"variants {', '.join(quantizer.variants)}")
+    if quantizer.lock is not None:
+        words.append(f"a lock of {counted(len(quantizer.requirements), 'package')}")
+    return "; ".join(words)
+
+
+def _facts(catalogue: "Catalogue[Any]", name: str) -> dict[str, Any]:
+    """What a program needs of a quantizer; nothing where its file cannot be read."""
+    from qbench.quantization import load_quantizer
+
+    try:
+        quantizer = load_quantizer(catalogue.get(name))
+        versions = quantizer.requirements
+    except QbenchError:
+        return {}
+    return {
+        "schemas": [f"by-{name}", *(f"by-{name}.{one}" for one in quantizer.variants)],
+        "title": quantizer.manifest.title,
+        "package": quantizer.manifest.package,
+        "versions": versions,
+        "file": str(quantizer.file),
+    }
+
+
 def _schema(schema: Any) -> str:  # noqa: ANN401 - a Schema
     return str(schema.summary)
 
@@ -158,6 +192,7 @@ _DESCRIPTIONS: Mapping[str, Callable[[Any], str]] = {
     "models": _model,
     "backends": _backend,
     "schemas": _schema,
+    "quantizers": _quantizer,
     "arithmetics": _arithmetic,
     "metrics": _metric,
     "operators": _operator,
@@ -167,7 +202,7 @@ _DESCRIPTIONS: Mapping[str, Callable[[Any], str]] = {
 
 COMMAND = Command(
     name="list",
-    summary="list the names of models, backends, schemas, metrics, passes and more",
+    summary="list the names of models, backends, schemas, quantizers, metrics, passes and more",
     example="qbench list backends",
     declare=declare,
     execute=execute,

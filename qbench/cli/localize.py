@@ -219,7 +219,7 @@ def _in_pairs(given: "ZooModel", path: str) -> "ZooModel":
 
 
 def _require_samples(arguments: argparse.Namespace, schema: "Schema") -> None:
-    if (schema.needs_profile or schema.bias_correction) and not arguments.calib:
+    if schema.needs_samples and not arguments.calib:
         raise InputError(
             f"Localising '{arguments.model}'",
             found="--schema without --calib",

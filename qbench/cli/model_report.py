@@ -57,6 +57,8 @@ def _print_head(arguments: argparse.Namespace, evaluated: "Evaluated") -> None:
         put(f"schema   {arguments.schema}")
         if arguments.calib:
             put(f"calib    {arguments.calib}  ({len(shared.subject.calibration)} samples)")
+        if last.quantizer is not None:
+            put(f"by       {last.quantizer.text}")
         if "ranges" in last.made:
             put(f"ranges   {last.made['ranges']}, by hand")
 
@@ -104,7 +106,7 @@ def _print_plan(quantized: "Measurement") -> None:
     planned = quantized.integer_macs
     executed = quantized.executed_macs
     backend = quantized.cell.backend
-    verb = "" if quantized.cell.is_given else "planned "
+    verb = "" if quantized.cell.is_by_others else "planned "
     left = ""
     if quantized.refusals:
         left = f", {counted(len(quantized.refusals), 'unit')} left in float"

@@ -375,15 +375,28 @@ def choose_schema(text: str) -> "Schema":
     Raises:
         InputError: no such name or file, or a file that is not a schema.
     """
-    from qbench.quantization import get_schema, load_schema
+    from qbench.quantization import get_schema, load_schema, schema_in_file
 
     if text.endswith(".toml"):
-        return load_schema(Path(text))
+        return schema_in_file(Path(text))
     written = Path("suites", "schemas", f"{text}.toml")  # a suite there calls it by this name
     if Path(text).name == text and written.is_file():
         return load_schema(written)
     with _one_name("schema", text):
-        return get_schema(text)
+        return _quantizer_here(text) or get_schema(text)
+
+
+def _quantizer_here(text: str) -> "Schema | None":
+    """The schema of the quantizer ``text``, ``by-…``, of the suites of this folder; None: it is
+    none of theirs.
+    """
+    from qbench.quantization import catalogue
+    from qbench.suite import written_extensions
+
+    if not text.startswith("by-"):
+        return None
+    known = catalogue(one for one in written_extensions(Path("suites")) if one.quantizers)
+    return known.get(text) if known.knows(text) else None
 
 
 def declare_ranges(parser: argparse.ArgumentParser) -> None:

@@ -242,7 +242,7 @@ def _refuse_same_name(arguments: argparse.Namespace, kind: str, names: Sequence[
 
 def _refuse_without_samples(arguments: argparse.Namespace, schemas: "Sequence[Schema]") -> None:
     """Refuse schemas that need calibration samples without them."""
-    needing = [one.name for one in schemas if one.needs_profile or one.bias_correction]
+    needing = [one.name for one in schemas if one.needs_samples]
     if needing and not arguments.calib:
         raise InputError(
             _doing(arguments),

@@ -556,10 +556,11 @@ def _repaired(
     options: LocalizeOptions,
 ) -> tuple[Repair | None, tuple[str, ...], bool]:
     """The repair, notes on it, and whether the budget was enough."""
-    if cell.request.schema is None:
+    if cell.request.is_by_others:
+        how = "the model came quantized" if cell.request.schema is None else "another quantizer ran"
         return (
             None,
-            ("no repair was searched: the model came quantized, so no schema can change it",),
+            (f"no repair was searched: {how}, so no schema can change it",),
             True,
         )
     plans = quantized_of(cell.request).plans

@@ -309,13 +309,14 @@ def targets_of(request: Request) -> Mapping[str, Target]:
         and comparator.criterion.is_exact
         and watches_itself(comparator.backend)
     )
-    if request.schema is None:
+    if request.is_by_others:
         partners = request.subject.model.graphs
         originals = {
             name: _with_folded_clips(plannable(model), partners[name]())
-            for name, model in request.shared.given.models.items()
+            for name, model in _written(request).models.items()
         }
     else:
+        assert request.schema is not None
         originals = dict(request.shared.planned(request.schema.canonical))
     return {
         name: Target(

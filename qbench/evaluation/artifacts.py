@@ -26,7 +26,15 @@ from qbench.backends import (
     isolated,
     run_where_prepared,
 )
-from qbench.errors import InputError, UnsupportedError
+from qbench.errors import InputError, QbenchError, UnsupportedError
+from qbench.evaluation.quantizer_run import (
+    RUN_VERSION,
+    QuantizerTask,
+    joined_note,
+    read_run,
+    run_quantizer,
+    stacked,
+)
 from qbench.evaluation.subject import Subject, read_given
 from qbench.graph import (
     Capabilities,
@@ -41,6 +49,7 @@ from qbench.graph import (
     node_macs,
     own_copy,
 )
+from qbench.judging import QuantizerNote
 from qbench.metrics import Answers, Likelihoods, OutputKind, Outputs, restored_answers
 from qbench.number_text import counted, rough_percent
 from qbench.passes import CANONICAL, DEFAULT, Pass, canonicalize, plannable
@@ -73,7 +82,7 @@ from qbench.working import working
 # is to be loaded, and an evaluation in float needs neither.
 if TYPE_CHECKING:
     from qbench.calibration import Profile
-    from qbench.quantization import Plan, Ranges, Schema
+    from qbench.quantization import Plan, Quantizer, Ranges, Schema
 
 # Today's fp32 run as it is kept in the cache: ids, ties, outputs, and label likelihoods where a
 # metric uses them.
@@ -214,10 +223,15 @@ def recorded_feeds(
 
 @dataclass(frozen=True)
 class Quantized:
-    """The graphs of a model under one schema, with the plans they were written from."""
+    """The graphs of a model under one schema, with the plans they were written from.
+
+    ``note``: on the quantizer of other people that made them, whose plans are read; None: it was
+    qbench, or they came so.
+    """
 
     models: Mapping[str, ir.Model]
     plans: "Mapping[str, Plan]"
+    note: QuantizerNote | None = None
 
     @cached_property
     def digest(self) -> str:
@@ -385,12 +399,22 @@ class SubjectArtifacts:
         cache: where what outlives the process is kept.
         fp32_backend: runs the float model for profiles and the fp32 run.
         environment_class: of ``fp32_backend`` here; part of the key of an fp32 run.
+        quantizes_twice: whether quantizers of other people run twice, to compare the bytes of
+            their files.
     """
 
     def __init__(
-        self, subject: Subject, cache: Cache, fp32_backend: Backend, environment_class: str
+        self,
+        subject: Subject,
+        cache: Cache,
+        fp32_backend: Backend,
+        environment_class: str,
+        *,
+        quantizes_twice: bool = False,
     ) -> None:
         self.subject = subject
+        self._twice = quantizes_twice
+        self._by_others: dict[Quantizer, Quantized | QbenchError] = {}
         self._cache = cache
         self.fp32_backend = fp32_backend
         self._environment_class = environment_class
@@ -456,14 +480,8 @@ class SubjectArtifacts:
     @cached_property
     def given(self) -> Quantized:
         """The graphs of the subject's model as it came quantized, and the plans read from them."""
-        main = next(iter(self.subject.data.values()))
         assert self.subject.given is not None
-        return Quantized(
-            *read_given(
-                self.subject.given,
-                lambda model: with_usual_sizes(model, lambda: self.samples(main)),
-            )
-        )
+        return Quantized(*read_given(self.subject.given, self._sized))
 
     def canonical(self, pipeline: str = DEFAULT) -> Mapping[str, ir.Model]:
         """The float graphs after ``pipeline``'s passes before profiling: what is profiled."""
@@ -687,6 +705,8 @@ class SubjectArtifacts:
         """
         from qbench.quantization import correct_biases, insert_qdq
 
+        if schema.made_by is not None:
+            return self._quantized_by(schema.made_by)
         key = (schema, capabilities)
         if key not in self._quantized:
             graphs = self.planned(schema.canonical)
@@ -700,6 +720,66 @@ class SubjectArtifacts:
                 }
             self._quantized[key] = Quantized(models, plans)
         return self._quantized[key]
+
+    def _quantized_by(self, quantizer: "Quantizer") -> Quantized:
+        """The graphs that ``quantizer`` writes, for every backend the same; where it fails, it
+        fails for each of them, and does not run again in this process.
+        """
+        if quantizer not in self._by_others:
+            try:
+                self._by_others[quantizer] = self._made_by(quantizer)
+            except QbenchError as error:
+                self._by_others[quantizer] = error
+        found = self._by_others[quantizer]
+        if isinstance(found, QbenchError):
+            raise found
+        return found
+
+    def _made_by(self, quantizer: "Quantizer") -> Quantized:
+        from qbench.quantization import read_plan
+
+        self.require_float()
+        runs = {name: read_run(self._run_by(quantizer, name)) for name in self.graphs}
+        models = {name: self._sized(model) for name, (model, _) in runs.items()}
+        note = joined_note([note for _, note in runs.values()])
+        return Quantized(models, {n: read_plan(model) for n, model in models.items()}, note)
+
+    def _sized(self, model: ir.Model) -> ir.Model:
+        main = next(iter(self.subject.data.values()))
+        return with_usual_sizes(model, lambda: self.samples(main))
+
+    def _run_by(self, quantizer: "Quantizer", graph: str) -> Path:
+        """The entry of the cache with what ``quantizer`` made of one graph."""
+        calibration = self.subject.calibration
+        doing = f"Quantizing '{self.subject.model.id}' by '{quantizer.name}'"
+        if quantizer.takes_samples and not len(calibration):
+            raise InputError(
+                doing,
+                found="a subject without calibration samples",
+                expected="samples, which this quantizer takes",
+                remedy="Name calibration data.",
+            )
+        model = self.graphs[graph]
+        identity = graph_digest(model)
+        made_from = [identity, self.samples(calibration).key, *self._task_identity]
+        made_by = [quantizer.digest, self.fp32_backend.name, self._environment_class]
+        key = digest_plain([made_from, made_by, self._twice, RUN_VERSION])
+
+        def make(entry: Path) -> None:
+            taken = quantizer.takes_samples
+            samples = stacked(self._calibration_feeds[graph], doing) if taken else {}
+            task = QuantizerTask(
+                quantizer=quantizer,
+                model=model,
+                samples=samples,
+                what=self.subject.model.id,
+                identity=identity,
+                twice=self._twice,
+            )
+            run_quantizer(task, entry, self._cache)
+
+        with self._cache.alone("quantized", key):  # two processes run it once
+            return self._entry("quantized", key, make, calibration)
 
     def forget(self, schema: "Schema", capabilities: Capabilities) -> None:
         """Release the graphs under ``schema``: a search makes many that are used once."""

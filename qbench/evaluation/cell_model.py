@@ -72,8 +72,9 @@ def model_of(request: Request) -> CellModel:
         "idle_rules": quantized.idle_rules,
         "constant_bytes": _bytes_of(quantized.models),
         "rewritten": rewritten,
+        "quantizer": quantized.note,
         "calibrated": _calibrated(request),
-        "made": _made(request),
+        "made": _made(request, quantized),
     }
     reports = not weights_only or request.backend.capabilities.rounds_data
     return CellModel(graphs=quantized.models, quantized=quantized, reports=reports, facts=facts)
@@ -142,18 +143,22 @@ def _calibration_words(request: Request) -> str:
     return f"{counted(len(data), 'sample')} of '{data.id}'"
 
 
-def _made(request: Request) -> dict[str, str]:
+def _made(request: Request, quantized: Quantized) -> dict[str, str]:
     """What the cell was quantized by, in words and digests: the calibration samples, the ranges
-    by hand, and the rules of the schema.
+    by hand, and the rules of the schema, or the quantizer in their place.
     """
     schema = request.schema
     if schema is None or request.cell.is_given:
         return {}
+    if schema.made_by is not None:
+        named = {"quantizer": "" if quantized.note is None else quantized.note.name}
+        taken = schema.made_by.takes_samples
+        return named | ({"calibration": _calibration_words(request)} if taken else {})
     made = {"calibration": _calibration_words(request)} if schema.needs_profile else {}
     if (hand := schema.by_hand) is not None:
         made["ranges"] = f"{counted(len(hand.names), 'value')} of '{hand.file}' (#{hand.digest})"
     rules = plain(replace(schema, name=""))
-    del rules["by_hand"]  # so that the digest is that of the rules alone
+    del rules["by_hand"], rules["made_by"]  # so that the digest is that of the rules alone
     return {**made, "schema": digest_plain(rules)[:_RULE_DIGITS]}
 
 

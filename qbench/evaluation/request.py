@@ -74,6 +74,13 @@ class Request:
     timer: Callable[[], float] = time.perf_counter
 
     @property
+    def is_by_others(self) -> bool:
+        """Whether no schema of qbench decides what is quantized: the plans of graphs that came
+        quantized, or that another quantizer made, are read.
+        """
+        return self.schema is None or self.schema.made_by is not None
+
+    @property
     def subject(self) -> Subject:
         """What is measured."""
         return self.shared.subject

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from qbench.judging.measurement import Measurement as Measurement
     from qbench.judging.measurement import Part as Part
     from qbench.judging.measurement import PassNote as PassNote
+    from qbench.judging.measurement import QuantizerNote as QuantizerNote
     from qbench.judging.measurement import RewriteNote as RewriteNote
     from qbench.judging.measurement import Stopped as Stopped
     from qbench.judging.measurement import parts_of_counts as parts_of_counts

@@ -11,6 +11,8 @@ FP32 = "fp32"
 """The schema of a cell that runs the float model as it is."""
 
 GIVEN = "given"
+BY_OTHERS = "by-"
+"""Names of schemas that begin so are quantizers of other people."""
 """The schema of a cell that runs a model which came quantized, as it is."""
 
 RECORDED = "recorded"
@@ -77,6 +79,13 @@ class Cell:
     def is_given(self) -> bool:
         """Whether a model that came quantized is run."""
         return self.schema == GIVEN
+
+    @property
+    def is_by_others(self) -> bool:
+        """Whether another quantizer decides what is quantized: the model came quantized, or one
+        is run.
+        """
+        return self.is_given or self.schema.startswith(BY_OTHERS)
 
     @property
     def is_recorded(self) -> bool:

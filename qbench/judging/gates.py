@@ -224,7 +224,7 @@ def _judge_planned(context: Context) -> Iterable[Gate]:
         f"{percent(settled(measurement.integer_macs))} of {measurement.macs} multiply-accumulates "
         "came in integers"
     )
-    if not measurement.cell.is_given:
+    if not measurement.cell.is_by_others:
         state = GateState.HOLDS if measurement.planned_share >= floor else GateState.BROKEN
         rule = f"integer_macs {short_percent(floor)} ({context.rules.rule})"
         detail = (

@@ -374,6 +374,8 @@ def _by_gates(context: Context, gates: tuple[Gate, ...]) -> Verdict:
     ]
     if measurement.rewritten is not None:
         notices += measurement.rewritten.notices
+    if measurement.quantizer is not None:
+        notices.append(f"quantized by {measurement.quantizer.text}")
     notices += filter(None, [measurement.misread, measurement.rounded_words])
     return Verdict(
         outcome=outcome,

@@ -126,6 +126,62 @@ class RewriteNote:
         return tuple(f"rewritten by {one}" for one in self.passes if one.differing)
 
 
+# The run of a quantizer of other people, as text and plain numbers.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantizerNote:
+    """How another quantizer made the graphs of a cell.
+
+    Args:
+        title: what people call it.
+        versions: package → version in its environment: its own, and those that it computes with.
+        lock: the beginning of the digest of its lock; empty: it has none.
+        arguments: of its variant.
+        samples: how many calibration samples it received.
+        seconds, peak_mb: wall clock, and the most memory of it and its children, megabytes.
+        size: bytes of the file that it wrote.
+        same_bytes: whether it wrote the same bytes twice; None: it ran once.
+        offline: whether it ran without a network.
+        left: how many processes it left behind.
+        weights, near: how many weights of the float model were compared with those of its file,
+            and how many were found again.
+    """
+
+    title: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+    lock: str = ""
+    arguments: tuple[str, ...] = ()
+    samples: int = 0
+    seconds: float = 0.0
+    peak_mb: float = 0.0
+    size: int = 0
+    same_bytes: bool | None = None
+    offline: bool = True
+    left: int = 0
+    weights: int = 0
+    near: int = 0
+
+    @property
+    def name(self) -> str:
+        """``NNCF 3.4.0 --accuracy-control (lock 0123456789ab)``: what its files depend on."""
+        version = next(iter(self.versions.values()), "")
+        lock = f"(lock {self.lock})" if self.lock else ""
+        return " ".join(filter(None, (self.title, version, *self.arguments, lock)))
+
+    @property
+    def text(self) -> str:
+        """``NNCF 3.4.0: 12.3 s, 340 MB, a file of 3,600,000 bytes, the same bytes twice``."""
+        words = [f"{self.seconds:g} s", f"{self.peak_mb:g} MB", f"a file of {self.size:,} bytes"]
+        if self.same_bytes is not None:
+            words.append("the same bytes twice" if self.same_bytes else "other bytes each time")
+        if not self.offline:
+            words.append("with a network, which this kernel does not let it leave")
+        if self.left:
+            words.append(f"{counted(self.left, 'process', 'processes')} left behind and killed")
+        return f"{self.name}: {', '.join(words)}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibrated:
     """The calibration of a cell.
@@ -212,6 +268,7 @@ class Measurement:
             compares digests.
         compared: the comparison with another backend; None: the suite asks for none.
         rewritten: the effect of passes after the quantizer; None: none ran.
+        quantizer: how another quantizer made the graphs; None: qbench did, or they came so.
         calibrated: the ranges that the schema's qparams come from; None: it needs none.
         stopped: where the cell ended before all samples were run: scores, changes and kept answers
             are then of those that were; None: all were.
@@ -251,6 +308,7 @@ class Measurement:
     compared: Compared | None = None
     kept: Mapping[str, str] = field(default_factory=dict)
     rewritten: RewriteNote | None = None
+    quantizer: QuantizerNote | None = None
     calibrated: Calibrated | None = None
     repeats: Repeats | None = None
     stopped: Stopped | None = None
@@ -288,7 +346,7 @@ class Measurement:
             or (self.executed_macs or 0.0) <= self.integer_macs
         ):
             return ""
-        verb = "read in the model" if self.cell.is_given else "planned"
+        verb = "read in the model" if self.cell.is_by_others else "planned"
         named = [f"'{node}'" for node in self.executed_unplanned[:_NAMED]]
         more = len(self.executed_unplanned) - len(named)
         layers = ", ".join(named) or "layers"

@@ -233,7 +233,7 @@ def numbers(measurement: Measurement, gates: Iterable[Gate] = ()) -> str:
     parts = [move(score, noises.get(score.metric)) for score in measurement.scores]
     facts = []
     if not measurement.cell.is_fp32:
-        verb = "came" if measurement.cell.is_given else "planned"
+        verb = "came" if measurement.cell.is_by_others else "planned"
         share = f"{100 * measurement.planned_share:.0f} % of MACs"
         facts.append(f"{share} {verb} {measurement.planned_words}")
         if measurement.executed_words:

@@ -98,6 +98,7 @@ class OpenSuite:
             uses_floors=options.repeats is None,
             processor=self.config.hook.pytest_qbench_processor(config=self.config),
             most_samples=options.samples,
+            quantizes_twice=options.quantize_twice,
         )
         return Bench(self.suite, self.catalogues, settings, subject=self.subject)
 

@@ -155,6 +155,7 @@ class Options:
         localize: seconds for localizing one red cell; 0: do not localize.
         samples: how many lost and gained samples of a cell are listed; 0: none.
         repeats: how often every cell is run, whatever suites and baselines say; None: as they say.
+        quantize_twice: run quantizers of other people twice.
         size_limits: factor on the size limits of opened files; None: the defaults.
         resume: take over what an unfinished run measured.
         release: measure another release of a package; None: what is installed.
@@ -183,6 +184,7 @@ class Options:
     localize: float
     samples: int
     repeats: int | None
+    quantize_twice: bool
     size_limits: int | None
     resume: bool
     release: Release | None
@@ -305,6 +307,9 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="N",
         help="run every cell N times, whatever suites and baselines say of its noise",
     )
+    twice = "run quantizers of other people twice, to see whether they write the same bytes"
+    group.addoption("--qbench-quantize-twice", action="store_true", help=twice)
+    parser.addini("qbench_quantize_twice", twice, type="bool")
     group.addoption(
         "--qbench-limit", metavar="N", help="at most N samples of each data set; never accepted"
     )
@@ -383,6 +388,9 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         localize=LOCALIZE if localize is None else localize,
         samples=MOST_SAMPLES if samples is None else samples,
         repeats=_number(config, "repeats", int, "a whole number from 1", lambda v: v >= 1),
+        quantize_twice=bool(
+            config.getoption("qbench_quantize_twice") or config.getini("qbench_quantize_twice")
+        ),
         size_limits=_number(config, "size-limits", int, "a whole number from 1", lambda v: v >= 1),
         resume=bool(config.getoption("qbench_resume") or config.getini("qbench_resume")),
         release=release,

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from qbench.quantization.plan import save_plan as save_plan
     from qbench.quantization.planning import as_schema as as_schema
     from qbench.quantization.planning import make_plan as make_plan
+    from qbench.quantization.quantizer_file import Quantizer as Quantizer
+    from qbench.quantization.quantizer_file import load_quantizer as load_quantizer
+    from qbench.quantization.quantizer_file import lock_lines as lock_lines
+    from qbench.quantization.quantizer_file import quantizer_catalogue as quantizer_catalogue
+    from qbench.quantization.quantizer_file import quantizer_of as quantizer_of
     from qbench.quantization.reading import float8_share as float8_share
     from qbench.quantization.reading import is_quantized as is_quantized
     from qbench.quantization.reading import read_plan as read_plan
@@ -39,7 +44,9 @@ if TYPE_CHECKING:
     from qbench.quantization.schema import Share as Share
     from qbench.quantization.schema import SlotOptions as SlotOptions
     from qbench.quantization.schema import load_schema as load_schema
+    from qbench.quantization.schema import quantizer_schema as quantizer_schema
     from qbench.quantization.schema import schema_from_table as schema_from_table
+    from qbench.quantization.schema import schema_in_file as schema_in_file
     from qbench.quantization.spec import BiasKind as BiasKind
     from qbench.quantization.spec import BiasSpec as BiasSpec
     from qbench.quantization.spec import Finer as Finer

@@ -2,14 +2,17 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from qbench.errors import InputError, nearest
 from qbench.extension import Catalogue, Extension, known_extensions
+from qbench.quantization.quantizer_file import PREFIX, quantizer_catalogue, quantizer_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from qbench.quantization.schema import Schema
     from qbench.quantization.spec import BiasSpec
 
@@ -182,13 +185,23 @@ class SchemaName:
         return FLOAT_BIAS if self.weight_bits + self.activation_bits > _WIDEST_PRODUCT else None
 
 
+@dataclass(frozen=True, slots=True)
 class SchemaGrammar:
-    """The names of this grammar, as a catalogue asks for them."""
+    """The names of this grammar, and ``by-…`` of the known ``quantizers``, as a catalogue asks
+    for them.
+    """
 
-    form = FORM
+    quantizers: "Catalogue[Path]" = field(default_factory=quantizer_catalogue)
+
+    @property
+    def form(self) -> str:
+        """How a name is built."""
+        return FORM
 
     def maker(self, name: str) -> "Callable[[], Schema] | None":
         """What makes the schema called ``name``; None when that is no name of the grammar."""
+        if name.startswith(PREFIX):
+            return _maker_by_quantizer(name, self.quantizers)
         try:
             parsed = SchemaName.parse(name)
         except ImpossibleNameError:
@@ -197,6 +210,8 @@ class SchemaGrammar:
 
     def unknown(self, doing: str, name: str, listed: "Iterable[str]") -> InputError:
         """Why ``name`` is no schema, and which of the grammar or of those ``listed`` is nearest."""
+        if name.startswith(PREFIX):
+            return self.quantizers.unknown(name.removeprefix(PREFIX).partition(".")[0], doing)
         try:
             SchemaName.parse(name)
         except ImpossibleNameError as problem:
@@ -207,6 +222,21 @@ class SchemaGrammar:
         close = _nearest_name(name) or nearest(name, listed)
         remedy = f"Did you mean '{close}'?" if close else "See 'qbench list schemas'."
         return InputError(doing, found=found, expected=expected, remedy=remedy)
+
+
+def _maker_by_quantizer(name: str, known: "Catalogue[Path]") -> "Callable[[], Schema] | None":
+    """What makes the schema ``name``, ``by-…``; None: no quantizer is called so."""
+    called = name.removeprefix(PREFIX)
+    base = called.rpartition(".")[0]
+    if not known.knows(called) and not (base and known.knows(base)):
+        return None
+    return partial(_schema_by_quantizer, called, known)
+
+
+def _schema_by_quantizer(name: str, known: "Catalogue[Path]") -> "Schema":
+    from qbench.quantization.schema import quantizer_schema
+
+    return quantizer_schema(quantizer_of(name, known))
 
 
 def _refuse_widths(name: SchemaName) -> None:
@@ -366,8 +396,10 @@ def _schema(name: str) -> "Schema":
 
 def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Schema]":
     """Our own schemas and those of ``extensions``."""
-    own: Catalogue[Schema] = Catalogue("schema", builtin_schemas(), grammar=SchemaGrammar())
-    return own.extended(extensions)
+    added = tuple(extensions)
+    grammar = SchemaGrammar(quantizer_catalogue(added))
+    own: Catalogue[Schema] = Catalogue("schema", builtin_schemas(), grammar=grammar)
+    return own.extended(added)
 
 
 def get_schema(name: str) -> "Schema":

@@ -10,6 +10,7 @@ from typing import Any
 from qbench.errors import InputError, unknown_name
 from qbench.passes import CANONICAL
 from qbench.quantization.by_hand import HandRanges
+from qbench.quantization.quantizer_file import PREFIX, Quantizer, load_quantizer
 from qbench.quantization.spec import FLOAT_BIAS, BiasSpec, Granularity, Role, Spec
 from qbench.storage import NOT_WRITTEN, read_toml, value_from_table
 
@@ -214,6 +215,8 @@ class Schema:
         outputs: what happens to values that leave the graph.
         by_hand: ranges of single values of one model, of a file of their own (``with_ranges``); a
             schema's file has no such key.
+        made_by: the quantizer of other people that decides in the place of the rules; None: they
+            decide.
 
     Raises:
         ValueError, InputError: no rules, or no such canonical passes.
@@ -227,6 +230,7 @@ class Schema:
     # Part of the schema, so that all that plans a cell again (localizing, a search for a repair,
     # faults) takes these ranges without being told of them.
     by_hand: HandRanges | None = field(default=None, metadata={NOT_WRITTEN: True})
+    made_by: Quantizer | None = field(default=None, metadata={NOT_WRITTEN: True})
 
     def __post_init__(self) -> None:
         if not self.rules:
@@ -239,6 +243,8 @@ class Schema:
     @property
     def summary(self) -> str:
         """Its first rule that quantizes something, in one line, and the number of other rules."""
+        if self.made_by is not None:
+            return self.made_by.summary
         for rule in self.rules:
             specs = (("activations", rule.activation or rule.input), ("weights", rule.weight))
             parts = [f"{what} {spec}" for what, spec in specs if spec is not None]
@@ -262,7 +268,11 @@ class Schema:
 
     @property
     def weights_only(self) -> bool:
-        """Whether it quantizes weights and no computed value."""
+        """Whether it quantizes weights and no computed value; of another quantizer that is not
+        known.
+        """
+        if self.made_by is not None:
+            return False
         specs = (
             rule.spec_of(role)
             for rule in self.rules
@@ -280,6 +290,13 @@ class Schema:
             rule.spec_of(role) for rule in self.rules for role in Role if role is not Role.WEIGHT
         )
         return any(spec is not None and not spec.dynamic and spec.fixed is None for spec in specs)
+
+    @property
+    def needs_samples(self) -> bool:
+        """Whether quantizing by it takes calibration samples."""
+        if self.made_by is not None:
+            return self.made_by.takes_samples
+        return self.needs_profile or self.bias_correction
 
     def options_of(self, units: Sequence[tuple[str, str]]) -> tuple[SlotOptions, ...]:
         """What is requested for each of ``units``, (operator, name) in graph order; positions
@@ -354,6 +371,23 @@ def load_schema(path: Path) -> Schema:
             remedy="Remove the name from the file, or rename the file.",
         )
     return schema_from_table({**table, "name": name}, where)
+
+
+def quantizer_schema(quantizer: Quantizer) -> Schema:
+    """The schema of ``quantizer``: it decides nothing by itself, as the quantizer does."""
+    return Schema(name=f"{PREFIX}{quantizer.name}", rules=(Rule(),), made_by=quantizer)
+
+
+def schema_in_file(path: Path) -> Schema:
+    """The schema in the TOML file at ``path``: of its rules, or of the quantizer that it
+    describes.
+
+    Raises:
+        InputError: the file cannot be read, or holds neither.
+    """
+    if "quantizer" in read_toml(path):
+        return quantizer_schema(load_quantizer(path))
+    return load_schema(path)
 
 
 def schema_from_table(table: Mapping[str, Any], where: str) -> Schema:

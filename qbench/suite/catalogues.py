@@ -14,6 +14,7 @@ from qbench.extension import Catalogue, Extension, with_known
 from qbench.metrics import catalogue as metric_catalogue
 from qbench.passes import catalogue as pass_catalogue
 from qbench.quantization import catalogue as schema_catalogue
+from qbench.quantization import quantizer_catalogue
 from qbench.storage import read_toml
 from qbench.subjects import dataset_catalogue, model_catalogue
 
@@ -31,6 +32,7 @@ ARITHMETIC_FOLDER = "arithmetics"
 DEVICE_FOLDER = "devices"
 PYTHON_FOLDER = "pythons"
 ENGINE_FOLDER = "engines"
+QUANTIZER_FOLDER = "quantizers"
 ANSWERS_FOLDER = "answers"
 WRITTEN_ARITHMETICS = f"{ARITHMETIC_FOLDER}/*.toml"
 """The owner of arithmetics that files next to a suite define."""
@@ -50,6 +52,7 @@ class Catalogues:
     metrics: "Catalogue[Metric]"
     passes: "Catalogue[Pass]" = field(default_factory=pass_catalogue)
     operators: "Catalogue[Operator]" = field(default_factory=lambda: Catalogue("operator", {}))
+    quantizers: "Catalogue[Path]" = field(default_factory=quantizer_catalogue)
     integer_backends: frozenset[str] = frozenset()
     installed: "Catalogue[Backend] | None" = None
 
@@ -66,7 +69,8 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
     ``schemas/mine.toml`` is the schema ``mine``, ``arithmetics/mine.toml`` the backend
     ``integer-mine``, ``devices/mine.toml`` the backend ``partitioned-mine``, ``pythons/mine.toml``
     the backend ``mine``, ``engines/mine.toml`` the backend ``ep-mine``; ``answers/mine.jsonl``,
-    ``.npz`` or a folder the backend ``answers-mine``.
+    ``.npz`` or a folder the backend ``answers-mine``, ``quantizers/mine.toml`` the schema
+    ``by-mine``.
 
     Raises:
         InputError: two owners define one name.
@@ -83,6 +87,7 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
         metrics=metric_catalogue(added),
         passes=pass_catalogue(added),
         operators=operators.extended(added),
+        quantizers=quantizer_catalogue(added),
         integer_backends=integer_backends(added),
     )
 
@@ -157,6 +162,7 @@ def written_extensions(suites: Path) -> tuple[Extension, ...]:
         f"answers-{_answers_name(path)}": partial(_read_answers, path)
         for path in _answer_files(suites / ANSWERS_FOLDER)
     }
+    quantizers = {path.stem: partial(Path, path) for path in _files(suites / QUANTIZER_FOLDER)}
     found = (
         Extension(name=f"{SCHEMA_FOLDER}/*.toml", schemas=schemas),
         Extension(name=WRITTEN_ARITHMETICS, arithmetics=arithmetics),
@@ -164,8 +170,9 @@ def written_extensions(suites: Path) -> tuple[Extension, ...]:
         Extension(name=f"{PYTHON_FOLDER}/*.toml", backends=pythons),
         Extension(name=f"{ENGINE_FOLDER}/*.toml", backends=engines),
         Extension(name=f"{ANSWERS_FOLDER}/*", backends=answers),
+        Extension(name=f"{QUANTIZER_FOLDER}/*.toml", quantizers=quantizers),
     )
-    files = (schemas, arithmetics, devices, pythons, engines, answers)
+    files = (schemas, arithmetics, devices, pythons, engines, answers, quantizers)
     return tuple(one for one, defined in zip(found, files, strict=True) if defined)
 
 

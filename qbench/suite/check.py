@@ -18,7 +18,7 @@ from qbench.errors import InputError, require_type
 from qbench.evaluation import Subject, build_subject
 from qbench.extension import Catalogue
 from qbench.judging import CHECKS
-from qbench.quantization import Schema, load_schema
+from qbench.quantization import Schema, schema_in_file
 from qbench.suite.catalogues import Catalogues
 from qbench.suite.expansion import PlannedCell, expand
 from qbench.suite.suite_file import CalibrationChoice, ModelTable, Suite, SuiteTable
@@ -258,13 +258,13 @@ def _with_schema(check: Check, known: Catalogues) -> tuple[Catalogues, Schema | 
     if check.schema is None:
         return known, None
     if check.schema.endswith(".toml"):
-        schema = load_schema(Path(check.schema))
+        schema = schema_in_file(Path(check.schema))
         table = {schema.name: lambda: schema}
         schemas = replace(known.schemas, added=(*known.schemas.added, (check.schema, table)))
         known = replace(known, schemas=schemas)
     else:
         schema = known.schemas.get(check.schema, doing=check.doing)
-    needs = schema.needs_profile or schema.bias_correction
+    needs = schema.needs_samples
     if needs and check.calibration is None:
         raise InputError(
             check.doing,

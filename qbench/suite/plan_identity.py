@@ -15,6 +15,7 @@ from qbench.suite.catalogues import (
     DEVICE_FOLDER,
     ENGINE_FOLDER,
     PYTHON_FOLDER,
+    QUANTIZER_FOLDER,
     SCHEMA_FOLDER,
 )
 from qbench.suite.job_plan import JobPlan, PlannedCode, PlannedSuite
@@ -26,8 +27,8 @@ _AGAIN = "Make the plan again with 'qbench plan', or run what it was made for."
 
 def suite_digest(path: Path) -> str:
     """The digest of all files that are read for the suite at ``path``: itself and its quarantine
-    file, the files next to it that define schemas, backends, ranges and answers, and the
-    conftest.py of its folder and of those above it in its repository.
+    file, the files next to it that define schemas, backends, ranges, answers and quantizers, and
+    the conftest.py of its folder and of those above it in its repository.
 
     Raises:
         InputError: the suite cannot be read.
@@ -129,7 +130,8 @@ def _files(path: Path) -> Iterator[Path]:
         yield listed
     for kind in _FOLDERS:  # an editor has a link to nowhere next to the file that it edits
         yield from (one for one in (folder / kind).glob("*.toml") if one.is_file())
-    yield from (one for one in (folder / ANSWERS_FOLDER).rglob("*") if one.is_file())
+    for kind in (ANSWERS_FOLDER, QUANTIZER_FOLDER):  # with the scripts and locks of quantizers
+        yield from (one for one in (folder / kind).rglob("*") if one.is_file())
     if RANGES_FILE.name.encode() in path.read_bytes():  # few suites have such files
         named = (folder / name for name in _ranges_files(read_toml(path)))
         yield from (one for one in named if one.is_file())

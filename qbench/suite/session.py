@@ -152,6 +152,7 @@ class Settings:
         today: for expiry dates.
         processor: the machine's class; None: ask the machine.
         most_samples: how many lost and gained samples of each data set a cell lists; 0: none.
+        quantizes_twice: whether quantizers of other people run twice.
         timer: seconds on a monotonic clock.
     """
 
@@ -164,6 +165,7 @@ class Settings:
     uses_floors: bool = True
     processor: str | None = None
     most_samples: int = 0
+    quantizes_twice: bool = False
     timer: Callable[[], float] = time.perf_counter
 
 
@@ -655,6 +657,7 @@ class Bench:
                 self._settings.cache,
                 reference,
                 str(self._class_of(reference)),
+                quantizes_twice=self._settings.quantizes_twice,
             )
             if not planned.model.is_alone:
                 shared.require_float()

@@ -360,7 +360,7 @@ def _unacceptable(baseline: Baseline, measurement: Measurement, rules: Rules) ->
             "(--qbench-accept-fp32)"
         )
     cell = measurement.cell
-    planned = not (cell.is_fp32 or cell.is_given or cell.is_recorded)
+    planned = not (cell.is_fp32 or cell.is_by_others or cell.is_recorded)
     if planned and not measurement.planned_share >= rules.integer_macs:  # so written for NaN
         share = f"{100 * measurement.planned_share:.0f} % of its multiply-accumulates"
         return f"only {share} are planned {measurement.planned_words}"

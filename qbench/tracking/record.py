@@ -21,6 +21,7 @@ from qbench.judging import (
     Measurement,
     Outcome,
     Quantity,
+    QuantizerNote,
     Repeats,
     RewriteNote,
     Stopped,
@@ -65,6 +66,7 @@ _OPTIONAL = (
     "kept",
     "compared",
     "rewritten",
+    "quantizer",
     "calibrated",
     "idle_rules",
     "repeats",
@@ -300,6 +302,7 @@ class CellRecord(
     kept: dict[str, str] = {}
     compared: Compared | None = None
     rewritten: RewriteNote | None = None
+    quantizer: QuantizerNote | None = None
     calibrated: dict[str, Any] | None = None
     idle_rules: tuple[str, ...] = ()
     repeats: Repeats | None = None
@@ -540,6 +543,7 @@ _MEASURED = (
         "kept",
         "compared",
         "rewritten",
+        "quantizer",
         "idle_rules",
         "constant_bytes",
         "repeats",

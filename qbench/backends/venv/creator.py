@@ -1,9 +1,10 @@
 """Virtual environments with given packages, in the cache."""
 
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +30,7 @@ _ARCHIVES = (
     ".lzma",
 )
 _CHECK = "import importlib.util as u; u.find_spec('onnxruntime') and __import__('onnxruntime')"
+_HASH = re.compile(r"hash=sha256:[0-9a-f]{64}")
 _PIP = ("--no-input", "--disable-pip-version-check", "--quiet", "--no-color", "--progress-bar=off")
 
 
@@ -56,6 +58,37 @@ class EnvironmentMaker:
         """
         packages = tuple(plain_requirement(one, "Making an environment") for one in requirements)
         key = digest_plain([_RECIPE, str(self.base), _version(self.base), sorted(packages)])[:32]
+        return self._made(key, lambda folder: self._install(folder, packages))
+
+    def make_locked(self, lines: Sequence[str], doing: str) -> Path:
+        """The Python of an environment with exactly the requirements ``lines`` of a lock; created
+        if needed.
+
+        Where one of them has a hash all must have, and nothing else is installed: such a lock is
+        complete. Without hashes pip adds what they need.
+
+        Args:
+            lines: names with versions, and ``--hash=sha256:…`` behind them.
+            doing: for errors.
+
+        Raises:
+            NotFetchedError: pip cannot install them for this Python; its last error is quoted.
+            InputError, StoreError, UnavailableError: as ``make``.
+        """
+        for line in lines:
+            requirement, *options = line.split(" --")
+            plain_requirement(requirement.partition(";")[0].strip(), doing)
+            if any(not _HASH.fullmatch(one.strip()) for one in options):
+                raise InputError(
+                    doing,
+                    found=f"the line '{line[:80]}' in its lock",
+                    expected="a name with a version, and --hash=sha256:… behind it",
+                    remedy="Remove other options from the lock.",
+                )
+        key = digest_plain([_RECIPE, "lock", str(self.base), _version(self.base), sorted(lines)])
+        return self._made(key[:32], lambda folder: self._install_lock(folder, lines, doing))
+
+    def _made(self, key: str, make: Callable[[Path], None]) -> Path:
         program = self.cache.folder / _KIND / key / "bin" / "python"
         if program.exists():
             return program
@@ -63,13 +96,19 @@ class EnvironmentMaker:
             if not program.exists():
                 # a link to a base Python that was removed
                 shutil.rmtree(program.parent.parent, ignore_errors=True)
-                self.cache.entry(
-                    _KIND, key, lambda folder: self._install(folder, packages), sealed=False
-                )
+                self.cache.entry(_KIND, key, make, sealed=False)
         return program
 
-    def _install(self, folder: Path, requirements: tuple[str, ...]) -> None:
-        doing = f"Making an environment with {', '.join(requirements)}"
+    def _install_lock(self, folder: Path, lines: Sequence[str], doing: str) -> None:
+        python = self._new(folder, doing)
+        lock = folder / "lock.txt"
+        lock.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        is_complete = any("--hash=" in line for line in lines)
+        whole = ("--require-hashes", "--no-deps") if is_complete else ()
+        _fetch(doing, python, (*whole, "-r", str(lock)), compiles=True)
+
+    def _new(self, folder: Path, doing: str) -> Path:
+        """The Python of a new environment in ``folder``, which has no packages."""
         # Without its own pip, which takes 20 MB: the pip of this process installs into it.
         made = _run(str(self.base), "-I", "-m", "venv", "--without-pip", str(folder))
         if made.returncode:
@@ -79,11 +118,15 @@ class EnvironmentMaker:
                 expected="a Python with its module venv",
                 remedy="Install it (Debian and Ubuntu: python3-venv), or name another Python.",
             )
-        python = folder / "bin" / "python"
-        _fetch(doing, python, requirements)
+        return folder / "bin" / "python"
+
+    def _install(self, folder: Path, requirements: tuple[str, ...]) -> None:
+        doing = f"Making an environment with {', '.join(requirements)}"
+        python = self._new(folder, doing)
+        _fetch(doing, python, ("--", *requirements))
         if not (broken := _broken(python)):
             return
-        _fetch(doing, python, (*requirements, _OLD_NUMPY))
+        _fetch(doing, python, ("--", *requirements, _OLD_NUMPY))
         if _broken(python):
             raise UnavailableError(
                 doing,
@@ -117,10 +160,13 @@ def plain_requirement(text: str, doing: str) -> str:
     return str(found)
 
 
-def _fetch(doing: str, python: Path, requirements: Sequence[str]) -> None:
+def _fetch(doing: str, python: Path, words: Sequence[str], *, compiles: bool = False) -> None:
+    """Install what ``words`` say into the environment of ``python``; ``compiles`` what is
+    imported often, in processes that may write nothing there.
+    """
     done = _run(
         *(sys.executable, "-P", "-m", "pip", "--python", str(python), "install"),
-        *(*_PIP, "--no-compile", "--prefer-binary", "--", *requirements),
+        *(*_PIP, "--compile" if compiles else "--no-compile", "--prefer-binary", *words),
     )
     if done.returncode:
         raise NotFetchedError(

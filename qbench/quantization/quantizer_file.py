@@ -1,0 +1,284 @@
+"""Quantizers of other people: the TOML file that describes one, and its variants as schemas.
+
+A quantizer is named where a schema is: ``by-NAME`` or ``by-NAME.VARIANT``, by the name of its file.
+It receives the float model and calibration samples, and writes a quantized model.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from qbench.errors import InputError, unknown_name
+from qbench.extension import Catalogue, Extension
+from qbench.storage import digest_file, digest_plain, read_toml, value_from_table
+
+PREFIX = "by-"
+"""Names of schemas that begin so are quantizers."""
+_TAKES = ("onnx", "tflite", "module")
+_GIVES = ("onnx", "tflite")
+_PLACES = ("{python}", "{here}", "{fp32}", "{calibration}", "{out}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The table ``[quantizer]`` of such a file.
+
+    Args:
+        title: what people call it.
+        package: whose releases ``qbench bisect package`` walks; empty: it has none.
+        takes, gives: the format of the float model, and of the quantized one.
+        python: a version or a path; empty: the Python that runs qbench.
+        lock: the file of its packages, relative to the TOML file; empty: it needs none, and runs
+            under ``python`` as it is.
+        command: its words, with ``{python} {here} {fp32} {calibration} {out}`` in place of paths;
+            the arguments of a variant are appended.
+        timeout_s: seconds after which it is killed.
+        memory_mb, disk_mb: megabytes of memory, and of files that it writes, beyond which it is
+            killed.
+        environment: variables of its process.
+
+    Raises:
+        ValueError: an unknown format, a command without the output file, or a limit below 1.
+    """
+
+    title: str
+    command: tuple[str, ...]
+    package: str = ""
+    takes: str = "onnx"
+    gives: str = "onnx"
+    python: str = ""
+    lock: str = ""
+    timeout_s: float = 1800.0
+    memory_mb: float = 8000.0
+    disk_mb: float = 8000.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for key, known in (("takes", _TAKES), ("gives", _GIVES)):
+            if getattr(self, key) not in known:
+                raise ValueError(
+                    f"the format '{getattr(self, key)}' of '{key}' is impossible: it is one of "
+                    f"{', '.join(known)}"
+                )
+        if not any("{out}" in word for word in self.command):
+            raise ValueError(
+                f"a command without the file that it writes is impossible: it is a list of words "
+                f"with {', '.join(_PLACES)}"
+            )
+        for key in ("timeout_s", "memory_mb", "disk_mb"):
+            if getattr(self, key) < 1:
+                raise ValueError(f"{key} = {getattr(self, key):g} is impossible: it is at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """The table ``[variant.NAME]``: ``arguments`` are appended to the command; None: as the
+    quantizer has it.
+    """
+
+    arguments: tuple[str, ...] = ()
+    timeout_s: float | None = None
+    memory_mb: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantizer:
+    """A quantizer in one variant.
+
+    Args:
+        name: ``NAME`` or ``NAME.VARIANT``.
+        file: the TOML file.
+        manifest: its table, with the limits of the variant.
+        arguments: of the variant.
+    """
+
+    name: str
+    file: Path
+    manifest: Manifest = field(hash=False)
+    arguments: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+
+    @property
+    def lock(self) -> Path | None:
+        """The file of its packages; None: it needs none."""
+        return self.file.parent / self.manifest.lock if self.manifest.lock else None
+
+    @property
+    def requirements(self) -> dict[str, str]:
+        """Package → version, as the lock pins them; without those that it does not pin.
+
+        Raises:
+            InputError: the lock cannot be read.
+        """
+        return {} if self.lock is None else pinned_versions(self.lock)
+
+    @property
+    def version(self) -> str:
+        """That of its package in the lock; empty where that does not pin it."""
+        return self.requirements.get(normalized(self.manifest.package), "")
+
+    @property
+    def takes_samples(self) -> bool:
+        """Whether its command names the calibration samples."""
+        return any("{calibration}" in word for word in self.manifest.command)
+
+    @property
+    def summary(self) -> str:
+        """``NNCF (nncf 3.4.0), onnx to onnx, --accuracy-control``."""
+        table = self.manifest
+        package = f" ({table.package} {self.version})" if self.version else ""
+        words = [f"{table.title}{package}", f"{table.takes} to {table.gives}", *self.arguments]
+        return ", ".join(words)
+
+    def command(self, **places: Path) -> list[str]:
+        """The words of its command; ``places``: python, fp32, calibration and out."""
+        known = {"here": self.file.parent, **places}
+        words = [*self.manifest.command, *self.arguments]
+        for name, path in known.items():
+            words = [word.replace(f"{{{name}}}", os.fspath(path)) for word in words]
+        return words
+
+    @property
+    def digest(self) -> str:
+        """What its result depends on beyond the model and the samples: its settings, its lock
+        and the files in its folder that the command names.
+
+        Raises:
+            InputError: one of the files cannot be read.
+        """
+        words = [word.replace("{here}", os.fspath(self.file.parent)) for word in self._words]
+        named = [Path(word) for word in words if Path(word).is_absolute() and Path(word).is_file()]
+        files = _with_imports(named)
+        if self.lock is not None:
+            files.append(self.lock)
+        table = self.manifest
+        settings = [table.takes, table.gives, table.python, dict(table.environment), self._words]
+        return digest_plain([settings, [self._file_digest(one) for one in files]])
+
+    @property
+    def _words(self) -> list[str]:
+        return [*self.manifest.command, *self.arguments]
+
+    def _file_digest(self, path: Path) -> str:
+        try:
+            return digest_file(path)
+        except OSError as error:
+            raise InputError(
+                f"Reading '{path}' of the quantizer '{self.name}'",
+                found=error.strerror or str(error),
+                expected="a readable file",
+                remedy="Correct the name in its TOML file.",
+            ) from error
+
+
+_IMPORT = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
+
+
+def _with_imports(files: Iterable[Path]) -> list[Path]:
+    """``files`` and the modules next to them that they import, also through one another."""
+    found = list(files)
+    for path in found:  # it grows
+        text = path.read_bytes().decode("utf-8", errors="replace") if path.suffix == ".py" else ""
+        neighbours = (path.with_name(f"{name}.py") for name in _IMPORT.findall(text))
+        found += [one for one in neighbours if one.is_file() and one not in found]
+    return found
+
+
+def normalized(package: str) -> str:
+    """The name of ``package`` as indexes compare names (PEP 503)."""
+    return package.lower().replace("_", "-").replace(".", "-").partition("[")[0]
+
+
+def lock_lines(path: Path) -> list[str]:
+    """The requirements in the lock at ``path``, each in one line with its hashes.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"Reading the lock '{path}'",
+            found=(error.strerror if isinstance(error, OSError) else None) or str(error),
+            expected="a text file with a requirement in each line",
+            remedy="Correct the name in the TOML file of the quantizer.",
+        ) from error
+    lines = (line.partition(" #")[0].strip() for line in text.replace("\\\n", " ").splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def pinned_versions(path: Path) -> dict[str, str]:
+    """Package → version, of the lines ``package==version`` of the lock at ``path``.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    found = {}
+    for line in lock_lines(path):
+        name, pinned, rest = line.partition("==")
+        if pinned:
+            found[normalized(name.strip())] = rest.split(";")[0].split()[0]
+    return found
+
+
+def load_quantizer(path: Path, variant: str = "") -> Quantizer:
+    """The quantizer in the TOML file at ``path``, in the ``variant`` that is named; empty: as
+    it is.
+
+    Raises:
+        InputError: the file cannot be read, has an unknown key, a wrong value or no such variant.
+    """
+    where = f"the quantizer '{path.name}'"
+    table = read_toml(path)
+    for key, value in table.items():
+        if key not in ("quantizer", "variant") or not isinstance(value, dict):
+            raise InputError(
+                f"Reading {where}",
+                found=f"'{key}' outside of a table",
+                expected="the tables [quantizer] and [variant.NAME]",
+                remedy="Put it into one of them, or remove it.",
+            )
+    manifest = value_from_table(Manifest, table.get("quantizer", {}), where)
+    tables: Mapping[str, Any] = table.get("variant", {})
+    variants = {
+        name: value_from_table(Variant, one, f"variant '{name}' of {where}")
+        for name, one in tables.items()
+        if isinstance(one, dict)
+    }
+    if variant and variant not in variants:
+        raise unknown_name(f"Looking up a variant of {where}", "variant", variant, variants)
+    chosen = variants.get(variant, Variant())
+    limited = replace(
+        manifest,
+        timeout_s=chosen.timeout_s or manifest.timeout_s,
+        memory_mb=chosen.memory_mb or manifest.memory_mb,
+    )
+    return Quantizer(
+        name=f"{path.stem}.{variant}" if variant else path.stem,
+        file=path.absolute(),
+        manifest=limited,
+        arguments=chosen.arguments,
+        variants=tuple(variants),
+    )
+
+
+def quantizer_catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Path]":
+    """The files of the quantizers that ``extensions`` bring, by name."""
+    own: Catalogue[Path] = Catalogue("quantizer", {})
+    return own.extended(extensions)
+
+
+def quantizer_of(name: str, known: "Catalogue[Path]") -> Quantizer:
+    """The quantizer ``name``, ``NAME`` or ``NAME.VARIANT``, among those ``known``.
+
+    Raises:
+        InputError: no such quantizer or variant, or a wrong file.
+    """
+    if known.knows(name):  # a file may have a dot in its name
+        return load_quantizer(Path(known.get(name)))
+    base, _, variant = name.rpartition(".")
+    return load_quantizer(Path(known.get(base or name)), variant if base else "")
