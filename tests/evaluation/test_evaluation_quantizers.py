@@ -165,14 +165,14 @@ def test_one_that_takes_too_much_memory_is_ended(tmp_path):
 
 
 def test_the_network_is_out_of_reach(tmp_path):
-    server = socket.create_server(("127.0.0.1", 0))
+    server = socket.create_server(("localhost", 0))
     script = (
         QUANTIZES
         + SAVES
         + f"""
 import socket
 try:
-    socket.create_connection(("127.0.0.1", {server.getsockname()[1]}))
+    socket.create_connection(("localhost", {server.getsockname()[1]}))
     model.doc_string = "reached"
 except OSError:
     model.doc_string = "closed"
@@ -282,10 +282,10 @@ def onnx_tensor(array):
 
 
 def test_an_unknown_key_is_refused_with_the_nearest(tmp_path):
-    path = write_quantizer(tmp_path, "", timeout=3)
+    path = write_quantizer(tmp_path, "", timeout_se=3)
     with pytest.raises(InputError) as caught:
         load_quantizer(path)
-    assert "'timeout'" in caught.value.found
+    assert "'timeout_se'" in caught.value.found
     assert "timeout_s" in caught.value.remedy
 
 
