@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from qbench.backends.protocol import Closing as Closing
     from qbench.backends.protocol import Counting as Counting
     from qbench.backends.protocol import CountsEvents as CountsEvents
+    from qbench.backends.protocol import EngineNote as EngineNote
     from qbench.backends.protocol import Executed as Executed
     from qbench.backends.protocol import Executor as Executor
     from qbench.backends.protocol import Feeds as Feeds
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from qbench.backends.registry import backends_of_format as backends_of_format
     from qbench.backends.registry import catalogue as catalogue
     from qbench.backends.registry import device_backend as device_backend
+    from qbench.backends.registry import engine_notes as engine_notes
     from qbench.backends.registry import get_backend as get_backend
     from qbench.backends.registry import integer_backends as integer_backends
     from qbench.backends.registry import miscomputed as miscomputed

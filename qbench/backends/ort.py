@@ -15,7 +15,13 @@ import onnx_ir as ir
 from qbench.backends.block_products import ATTRIBUTE, OPERATOR, ROUNDING, rounds_data
 from qbench.backends.execution import INTEGER_PRODUCTS, EngineExecutor, executed_as_written
 from qbench.backends.feeds import FeedCheck, loaded, with_taps
-from qbench.backends.protocol import Array, Executed, Executor
+from qbench.backends.ort_patterns import (
+    miscomputed,
+    notes,
+    with_float_scales,
+    with_kept_relus,
+)
+from qbench.backends.protocol import Array, EngineNote, Executed, Executor, Miscomputed
 from qbench.backends.refusals import refusal
 from qbench.errors import QbenchError, UnavailableError, require_count
 from qbench.graph import (
@@ -364,8 +370,22 @@ class OrtBackend:
         if self.defaults:
             return tapped
         if self.optimization.level is not Level.NONE:
-            tapped = with_int8_pairs(tapped)
+            tapped = with_float_scales(with_kept_relus(with_int8_pairs(tapped)))
         return unshared(tapped) if self.precise else tapped
+
+    def miscomputed(self, model: ir.Model) -> tuple[Miscomputed, ...]:
+        """The nodes of ``model`` that a session of a user computes wrong; only the backend with
+        its settings does so here.
+        """
+        return miscomputed(model)
+
+    def notes(self, model: ir.Model) -> tuple[EngineNote, ...]:
+        """What a session of a user does with ``model`` that its file does not say.
+
+        Raises:
+            InputError: an invalid Q or DQ.
+        """
+        return notes(model)
 
     @property
     def level_name(self) -> str:

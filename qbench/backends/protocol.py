@@ -287,9 +287,43 @@ class Miscomputed:
     arithmetics: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class EngineNote:
+    """What an engine does with a node that the file does not say, without computing it wrong.
+
+    Args:
+        engine: by its own name.
+        pattern: its name.
+        effect: what it does, as the predicate of a sentence: ``runs this in float``.
+        node: at which it is.
+        why: in words.
+    """
+
+    engine: str
+    pattern: str
+    effect: str
+    node: str
+    why: str
+
+
+@runtime_checkable
+class NotesGraphs(Protocol):
+    """A backend that knows what its engine does with a graph beyond what its file says."""
+
+    def notes(self, model: "ir.Model") -> tuple[EngineNote, ...]:
+        """What a session of a user does with ``model``, node by node; empty: nothing is known.
+
+        Raises:
+            InputError: an invalid Q or DQ.
+        """
+        ...
+
+
 @runtime_checkable
 class KnowsMistakes(Protocol):
-    """A backend that knows and refuses graphs which its engine computes wrong without a word."""
+    """A backend that knows graphs which its engine computes wrong without a word: it refuses them,
+    or prepares them so that they are right.
+    """
 
     def miscomputed(self, model: "ir.Model") -> tuple[Miscomputed, ...]:
         """The nodes of ``model`` that the engine computes wrong, with the reason; empty: none

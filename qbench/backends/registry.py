@@ -13,7 +13,7 @@ from qbench.extension import Catalogue, Extension, known_extensions
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from qbench.backends.protocol import Backend, Miscomputed
+    from qbench.backends.protocol import Backend, EngineNote, Miscomputed
     from qbench.numerics import Arithmetic
 
 
@@ -132,8 +132,26 @@ def miscomputed(model: "ir.Model") -> "tuple[Miscomputed, ...]":
     """
     from qbench.backends.protocol import KnowsMistakes
 
-    knowing = [one for _, one in _known_backends() if isinstance(one, KnowsMistakes)]
+    knowing = [one for one in _engines() if isinstance(one, KnowsMistakes)]
     return tuple(dict.fromkeys(wrong for one in knowing for wrong in one.miscomputed(model)))
+
+
+def engine_notes(model: "ir.Model") -> "tuple[EngineNote, ...]":
+    """What engines of known backends do with ``model`` that its file does not say, each once.
+
+    Raises:
+        InputError: an invalid Q or DQ.
+    """
+    from qbench.backends.protocol import NotesGraphs
+
+    knowing = [one for one in _engines() if isinstance(one, NotesGraphs)]
+    return tuple(dict.fromkeys(note for one in knowing for note in one.notes(model)))
+
+
+def _engines() -> "Iterator[Backend]":
+    """ONNX Runtime as users have it, and the backends of extensions that can be made."""
+    yield _ort("ort-cpu-default")
+    yield from (one for _, one in _known_backends())
 
 
 def _known_backends() -> "Iterator[tuple[str, Backend]]":

@@ -156,6 +156,7 @@ def _print(arguments: argparse.Namespace, lint: "ModelLint") -> None:
         )
     if not lint.layers:
         put(f"{arguments.model}: no product of quantized values and constant weights")
+        _print_engines(lint)
         return
     risky = [layer for layer in lint.layers if layer.pairs.risky]
     layers = counted(len(lint.layers), "layer")
@@ -182,10 +183,27 @@ def _print(arguments: argparse.Namespace, lint: "ModelLint") -> None:
             f"not judged: {', '.join(lint.unjudged)} (two computed operands, or a different sum at "
             "every position)"
         )
-    for one in lint.miscomputed:
-        put(f"{one.engine} computes this wrong: {one.node}: {one.why}")
+    _print_engines(lint)
     for name in arguments.arithmetic:
         _print_limits(lint, choose_arithmetic(name).name)
+
+
+_NAMED = 5
+"""Nodes that a line names; --json has all of them."""
+
+
+def _print_engines(lint: "ModelLint") -> None:
+    """What engines compute wrong, one line each, and what else they do, one line each way."""
+    for one in lint.miscomputed:
+        put(f"{one.engine} computes this wrong: {one.node}: {one.why}")
+    nodes: dict[tuple[str, str, str], list[str]] = {}
+    for note in lint.engine_notes:
+        nodes.setdefault((note.engine, note.effect, note.why), []).append(note.node)
+    for (engine, effect, why), found in nodes.items():
+        named = ", ".join(found[:_NAMED])
+        if len(found) > _NAMED:
+            named += f" and {len(found) - _NAMED} more"
+        put(f"{engine} {effect}: {named}: {why}")
 
 
 def _print_limits(lint: "ModelLint", arithmetic: str) -> None:
@@ -299,6 +317,7 @@ def _table(arguments: argparse.Namespace, lint: "ModelLint") -> dict[str, Any]:
         "float8": list(lint.float8),
         "float8_macs": lint.float8_macs,
         "miscomputed": [plain(one) for one in lint.miscomputed],
+        "engine_notes": [plain(one) for one in lint.engine_notes],
         "layers": layers,
     }
 

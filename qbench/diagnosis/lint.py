@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.backends import Miscomputed, miscomputed
+from qbench.backends import EngineNote, Miscomputed, engine_notes, miscomputed
 from qbench.errors import InputError
 from qbench.graph import (
     OPERATORS,
@@ -500,7 +500,8 @@ class ModelLint:
     """The ``layers`` of a graph in order, and the names of the products that are not examined
     (``unjudged``).
 
-    ``miscomputed`` is what an engine of a known backend computes wrong, whatever its arithmetic.
+    ``miscomputed`` is what an engine of a known backend computes wrong, whatever its arithmetic;
+    ``engine_notes`` is what one does that the file does not say.
     ``float8`` are the products of float8 by float8, which are not examined either, and
     ``float8_macs`` is their share of the multiply-accumulates.
     """
@@ -508,6 +509,7 @@ class ModelLint:
     layers: tuple[LayerLint, ...]
     unjudged: tuple[str, ...] = ()
     miscomputed: tuple[Miscomputed, ...] = ()
+    engine_notes: tuple[EngineNote, ...] = ()
     float8: tuple[str, ...] = ()
     float8_macs: float = 0.0
 
@@ -551,6 +553,7 @@ def lint_products(model: ir.Model, arithmetics: Sequence[Arithmetic] = ()) -> Mo
         miscomputed=miscomputed(model),
         float8=float8,
         float8_macs=share,
+        engine_notes=engine_notes(model),
     )
 
 

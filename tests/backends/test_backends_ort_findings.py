@@ -36,3 +36,23 @@ def test_weights_alone_are_quantized_and_data_are_rounded(tmp_path):
         by_default, at_level_0, largest = map(float, found.groups())
         assert by_default > 1e-3 * largest
         assert at_level_0 < 1e-5 * largest
+
+
+def test_a_relu_is_dropped_in_front_of_float8_and_few_bits(tmp_path):
+    found = dict(
+        line.split(": ") for line in printed("relu-before-float8.md", tmp_path).splitlines()
+    )
+    assert found == {
+        "FLOAT8E4M3FN 0": "0 at BASIC, -3 at ALL",
+        "FLOAT8E5M2 0": "0 at BASIC, -3 at ALL",
+        "INT4 0": "0 at BASIC, -3 at ALL",
+        "UINT4 1": "0 at BASIC, -0.5 at ALL",
+        "INT4 -8": "0 at BASIC, 0 at ALL",
+        "INT8 0": "0 at BASIC, 0 at ALL",
+    }
+
+
+def test_float16_scales_with_float32_results_do_not_load(tmp_path):
+    lines = printed("half-scales-that-do-not-load.md", tmp_path).splitlines()
+    assert ["an error of" in line for line in lines] == [True, True, False, False]
+    assert all("MatMulNBits" in line for line in lines[2:])
