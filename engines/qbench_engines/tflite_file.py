@@ -40,6 +40,9 @@ _ALIGNMENT = 16
 _LARGEST = (1 << 31) - 1
 """Bytes of a flatbuffer, whose offsets have 32 bits."""
 
+_SIGNATURE = "serving_default"
+"""The name of the only signature, as converters call it."""
+
 _VERSIONS = MappingProxyType(
     {
         "CONV_2D": 3,
@@ -149,8 +152,17 @@ class TfliteFile:
             made.builtinOptions = getattr(schema, f"{table}T")(**settings)
         self._operators.append(made)
 
-    def finished(self, inputs: Sequence[int], outputs: Sequence[int], description: str) -> bytes:
-        """The file.
+    def finished(
+        self,
+        inputs: Mapping[str, int],
+        outputs: Mapping[str, int],
+        description: str,
+    ) -> bytes:
+        """The file, with one signature: what its inputs and outputs are called.
+
+        Args:
+            inputs, outputs: name → number of the tensor, in their order.
+            description: of the file.
 
         Raises:
             UnsupportedError: it would be larger than a flatbuffer can be.
@@ -171,10 +183,11 @@ class TfliteFile:
                 (getattr(schema.BuiltinOperator, name), version) for name, version in self._codes
             )
         ]
+        self._name_apart([*inputs.values(), *outputs.values()])
         graph = schema.SubGraphT(
             tensors=self._tensors,
-            inputs=np.array(inputs, np.int32),
-            outputs=np.array(outputs, np.int32),
+            inputs=np.array(list(inputs.values()), np.int32),
+            outputs=np.array(list(outputs.values()), np.int32),
             operators=self._operators,
             name="main",
         )
@@ -184,10 +197,39 @@ class TfliteFile:
             subgraphs=[graph],
             buffers=self._buffers,
             description=description,
+            signatureDefs=[
+                schema.SignatureDefT(
+                    signatureKey=_SIGNATURE,
+                    inputs=self._named(inputs),
+                    outputs=self._named(outputs),
+                )
+            ],
         )
         builder = _aligned(self._flatbuffers)(self._bytes + 4096)
         builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
         return bytes(builder.Output())
+
+    def _named(self, tensors: Mapping[str, int]) -> list[Any]:
+        return [
+            self._schema.TensorMapT(name=name, tensorIndex=number)
+            for name, number in tensors.items()
+        ]
+
+    def _name_apart(self, first: Sequence[int]) -> None:
+        """Give each tensor a name of its own: other tools tell them apart by it.
+
+        Args:
+            first: numbers of the tensors that keep the name they have.
+        """
+        taken: set[str] = set()
+        for number in dict.fromkeys((*first, *range(len(self._tensors)))):
+            tensor = self._tensors[number]
+            wanted = tensor.name or f"constant_{number}"
+            name, count = wanted, number
+            while name in taken:
+                name, count = f"{wanted}_{count}", count + 1
+            taken.add(name)
+            tensor.name = name
 
 
 def int8_version(operator: str) -> int:
@@ -362,9 +404,13 @@ class Network:
                 assert handler is not None
                 handler(self, self._operation(node))
         results = [self._output(name) for name in asked]
-        data = self.file.finished(fed, results, f"{graph.name} written by qbench")
-        shapes = {str(value.name): self.shape_of(value) for value in inputs}
         names = tuple(str(value.name) for value in inputs)
+        data = self.file.finished(
+            dict(zip(names, fed, strict=True)),
+            dict(zip(asked, results, strict=True)),
+            f"{graph.name} written by qbench",
+        )
+        shapes = {str(value.name): self.shape_of(value) for value in inputs}
         return Written(
             data=data,
             inputs=names,

@@ -123,4 +123,6 @@ def written(
     reads = [-1 if tensor is None else next(places) for tensor in inputs]
     file.add_operator(operator, options, reads, [result], version=int8_version(operator))
     fed = [number for number, tensor in zip(numbers, present, strict=True) if not tensor.constant]
-    return file.finished(fed, [result], "one operator")
+    return file.finished(
+        {f"t{number}": number for number in fed}, {"result": result}, "one operator"
+    )
