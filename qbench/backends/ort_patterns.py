@@ -2,11 +2,11 @@
 
     dropped Relu    Relu → QuantizeLinear to float8 or to fewer than 8 bits: the Relu is removed, as
                     for int8 with the lowest zero point, whatever the zero point is, so that numbers
-                    below zero pass (``ReluQuantRewrite``, from the level "extended" on)
+                    below zero pass (``ReluQuantRewrite``, an extended optimization)
     half scales     DequantizeLinear by float16 scales with float32 results → MatMul or Gemm: fused
                     into an operator of mixed types, which does not load
     rounded data    DequantizeLinear of a constant matrix → MatMul or Gemm of real data: the data
-                    are rounded to 8 bits, unless ``session.qdq_matmulnbits_accuracy_level`` is 0
+                    are rounded to 8 bits, unless an entry of the session forbids it
     kept limits     product → Relu or Clip → QuantizeLinear to codes that reach beyond its limits:
                     the limits stay an operator, so the product runs in float
 
@@ -156,8 +156,8 @@ def notes(model: ir.Model) -> tuple[EngineNote, ...]:
         (
             "rounded-data",
             "rounds the data of this to 8 bits",
-            "real data by dequantized weights, where session.qdq_matmulnbits_accuracy_level is "
-            "not 0",
+            "real data by dequantized weights, where the session leaves "
+            "session.qdq_matmulnbits_accuracy_level as it is",  # stored name
         ): rounded_products(model.graph),
         (
             "kept-limits",
