@@ -56,3 +56,13 @@ def test_float16_scales_with_float32_results_do_not_load(tmp_path):
     lines = printed("half-scales-that-do-not-load.md", tmp_path).splitlines()
     assert ["an error of" in line for line in lines] == [True, True, False, False]
     assert all("MatMulNBits" in line for line in lines[2:])
+
+
+def test_symmetric_data_behind_a_relu_run_in_float(tmp_path):
+    found = printed("symmetric-data-in-float.md", tmp_path).split("\n")
+    assert found[:-1] == [
+        "int8 0: float",
+        "int8 -128: integers",
+        "uint8 0: integers",
+        "uint8 3: float",
+    ]
