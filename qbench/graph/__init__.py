@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from qbench.graph.capabilities import ZeroPoints as ZeroPoints
     from qbench.graph.cost import node_macs as node_macs
     from qbench.graph.digest import graph_digest as graph_digest
+    from qbench.graph.fitting import FitSettings as FitSettings
+    from qbench.graph.fitting import FitTask as FitTask
+    from qbench.graph.fitting import Fitted as Fitted
+    from qbench.graph.fitting import Fitter as Fitter
+    from qbench.graph.fitting import Moving as Moving
+    from qbench.graph.fitting import Place as Place
     from qbench.graph.fixed_qparams import Pin as Pin
     from qbench.graph.fixed_qparams import PinKind as PinKind
     from qbench.graph.fixed_qparams import is_pinned as is_pinned
