@@ -34,8 +34,8 @@ class Extension:
     The values of the factories are: ``subjects.ZooModel`` and ``subjects.Dataset``,
     ``backends.Backend``, ``quantization.Schema``, a range method of ``calibration``,
     ``metrics.Metric``, ``numerics.Arithmetic``, ``graph.Operator`` (named ``domain::Name``),
-    ``passes.Pass``, ``graph.FileFormat`` (named by its suffix, ``abc``), and of ``quantizers`` the
-    ``pathlib.Path`` of a TOML file (docs/quantizers.md).
+    ``passes.Pass``, ``graph.FileFormat`` (named by its suffix, ``abc``), ``graph.Fitter``, and of
+    ``quantizers`` the ``pathlib.Path`` of a TOML file (docs/quantizers.md).
 
     Args:
         name: of the owner, for errors.
@@ -57,6 +57,7 @@ class Extension:
     passes: Mapping[str, Factory] = field(default_factory=dict)
     formats: Mapping[str, Factory] = field(default_factory=dict)
     quantizers: Mapping[str, Factory] = field(default_factory=dict)
+    fitters: Mapping[str, Factory] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -389,6 +390,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "operator": ("kernel",),
         "format": ("read", "write"),
         "quantizer": ("suffix", "read_bytes"),
+        "fitter": ("fit",),
     }
 )
 """Kind → attributes by which a value of it is told from one of another kind, without importing

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.backends import BackendEntry
-from qbench.extension import Extension
+from qbench.errors import NotFetchedError
+from qbench.extension import Extension, install_command
 
 if TYPE_CHECKING:
-    from qbench.graph import FileFormat
+    from qbench.graph import FileFormat, Fitter
 
 _BACKENDS: Mapping[str, BackendEntry] = {
     "tvm": BackendEntry("qbench_engines.tvm", "TvmBackend"),
@@ -44,9 +45,30 @@ def _tflite() -> "FileFormat":
 
 _QUANTIZERS = Path(__file__).parent / "quantizers"
 
+
+def _fitter(method: str) -> "Fitter":
+    """The fitter ``method``, which needs torch.
+
+    Raises:
+        NotFetchedError: it is not installed.
+    """
+    try:
+        from qbench_engines.torch_adaround import RoundingFitter
+        from qbench_engines.torch_fit import GradientFitter
+    except ImportError as error:
+        raise NotFetchedError(
+            f"Fitting by '{method}'",
+            found=" ".join(str(error).split())[:300],
+            expected="torch to be installed",
+            remedy=f"Install it: {install_command('train')}.",
+        ) from error
+    return RoundingFitter() if method == "adaround" else GradientFitter(method=method)
+
+
 EXTENSION = Extension(
     name="engines",
     backends=_BACKENDS,
     formats={"tflite": _tflite},
     quantizers={path.stem: partial(Path, path) for path in sorted(_QUANTIZERS.glob("*.toml"))},
+    fitters={name: partial(_fitter, name) for name in ("tqt", "lsq", "adaround")},
 )

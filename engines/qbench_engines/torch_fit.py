@@ -30,9 +30,15 @@ that. TQT has 0.01 a step for many thousands of steps.
 """
 _RELATIVE = 0.6
 """The same of a real scale, relative to it."""
+_LARGEST = 0.05
+"""Of log₂ of a threshold, a step: with few steps it moves less far."""
+_LEAST = np.float32(64.0)
+"""How much smaller a scale can get, so that it stays positive."""
 _POINTS = 64.0
 """Codes that a zero point moves while a scale moves by itself."""
-_WEIGHT_RATE = 1e-5
+_WEIGHT_RATE = 1e-4
+_LOOKS = 4
+"""How often the loss of all samples is taken."""
 _MEMORY = 0.9
 """Of the running means that freezing looks at."""
 
@@ -55,7 +61,7 @@ class GradientFitter:
         *,
         labels: Array | None = None,
     ) -> Fitted:
-        """As ``graph.Fitter``. The better of before and after, by the loss of all samples.
+        """As ``graph.Fitter``. What has the least loss of all samples counts.
 
         Raises:
             InputError: TQT of scales that are no powers of two, or nothing that can change.
@@ -207,25 +213,30 @@ class _Descent:
         self._freezing = _Freezing(self._grids, settings)
 
     def run(self) -> Fitted:
-        """All steps; then the better of before and after."""
-        samples, settings, simulation = self._samples, self._settings, self._simulation
-        before, start = samples.whole_loss(simulation), self._state()
+        """All steps. The best of the beginning and of each quarter counts, by the loss of all
+        samples.
+        """
+        settings, simulation = self._settings, self._simulation
+        before = best = self._samples.whole_loss(simulation)
+        kept = self._state()
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
             self._optimizer, max(settings.steps, 1), eta_min=0.0
         )
+        looks = {math.ceil(settings.steps * part / _LOOKS) for part in range(1, _LOOKS + 1)}
         for step in range(settings.steps):
             with working(f"step {step + 1} of {settings.steps}"):
                 self._step(self._drawn())
             self._freezing.after(step)
             schedule.step()
-        after = samples.whole_loss(simulation)
-        if after > before:
-            self._restore(start)
-        constants = simulation.constants() if settings.weights and after <= before else {}
+            if step + 1 in looks:
+                found = self._samples.whole_loss(simulation)
+                best, kept = (found, self._state()) if found < best else (best, kept)
+        self._restore(kept)
+        is_changed = settings.weights and best < before
         return Fitted(
             qparams={name: simulation.grids[name].result() for name in simulation.task.moving},
-            constants=constants,
-            losses=(before, min(before, after)),
+            constants=simulation.constants() if is_changed else {},
+            losses=(before, best),
         )
 
     def _step(self, chosen: Tensor) -> None:
@@ -237,7 +248,7 @@ class _Descent:
         with torch.no_grad():
             for grid in self._grids:
                 if not grid.pow2:  # a scale is positive
-                    grid.raw.clamp_(min=torch.from_numpy(grid.qparams.scale / 64))
+                    grid.raw.clamp_(min=torch.from_numpy(np.asarray(grid.qparams.scale / _LEAST)))
 
     def _drawn(self) -> Tensor:
         return torch.randperm(self._samples.count)[: self._samples.batch]
@@ -259,7 +270,7 @@ def _groups(grid: Grid, settings: FitSettings) -> list[dict[str, Any]]:
     """The parameters of ``grid`` and their step sizes."""
     steps = max(settings.steps, 1)
     if grid.pow2:
-        return [{"params": [grid.raw], "lr": settings.rate or _OCTAVES / steps}]
+        return [{"params": [grid.raw], "lr": settings.rate or min(_OCTAVES / steps, _LARGEST)}]
     relative = settings.rate or _RELATIVE / steps
     groups = [{"params": [grid.raw], "lr": relative * float(np.mean(grid.qparams.scale))}]
     if grid.point.requires_grad:

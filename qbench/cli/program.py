@@ -30,6 +30,7 @@ from qbench.cli import compare_runs as compare_files
 from qbench.cli import diff as diff_sides
 from qbench.cli import evaluate as evaluate_model
 from qbench.cli import export as export_runs
+from qbench.cli import fit as fit_parameters
 from qbench.cli import history as history_actions
 from qbench.cli import lint as lint_model
 from qbench.cli import localize as localize_model
@@ -62,6 +63,7 @@ COMMANDS: tuple[Command, ...] = (
     sweep_model.COMMAND,
     profile_model.COMMAND,
     quantize_file.COMMAND,
+    fit_parameters.COMMAND,
     rewrite_model.COMMAND,
     localize_model.COMMAND,
     lint_model.COMMAND,

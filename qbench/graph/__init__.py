@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from qbench.graph.fitting import Fitter as Fitter
     from qbench.graph.fitting import Moving as Moving
     from qbench.graph.fitting import Place as Place
+    from qbench.graph.fitting import fitter_catalogue as fitter_catalogue
     from qbench.graph.fixed_qparams import Pin as Pin
     from qbench.graph.fixed_qparams import PinKind as PinKind
     from qbench.graph.fixed_qparams import is_pinned as is_pinned

@@ -1,18 +1,19 @@
 """What a fitter is given and gives: a float graph and the quantization parameters of its values
 and constants, by name; nothing of schemas, plans or samples' origins.
 
-A plan becomes a ``FitTask`` (``quantization.fit_task``), so that a guest that fits with gradients
+A plan becomes a ``FitTask`` (``quantization.fitted_plan``), so that a guest that fits by gradients
 needs to know arrays and graphs only. A fitter changes parameters and constants, never which values
 have some.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy.typing as npt
 import onnx_ir as ir
 
+from qbench.extension import Catalogue, Extension
 from qbench.numerics import QParams
 
 Array = npt.NDArray[Any]
@@ -130,3 +131,9 @@ class Fitter(Protocol):
             UnsupportedError: an operator that cannot be simulated.
         """
         ...
+
+
+def fitter_catalogue(extensions: Iterable[Extension] = ()) -> Catalogue[Fitter]:
+    """The methods of ``extensions``; qbench itself has none."""
+    own: Catalogue[Fitter] = Catalogue("fitter", {})
+    return own.extended(extensions)

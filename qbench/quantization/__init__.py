@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from qbench.quantization.decision import Static as Static
     from qbench.quantization.decision import numbers as numbers
     from qbench.quantization.decision import qparams_of as qparams_of
-    from qbench.quantization.fit_task import FittedModel as FittedModel
-    from qbench.quantization.fit_task import fit_model as fit_model
-    from qbench.quantization.fit_task import fit_task as fit_task
-    from qbench.quantization.fit_task import ranges_text as ranges_text
+    from qbench.quantization.fitted_plan import FittedModel as FittedModel
+    from qbench.quantization.fitted_plan import fit_model as fit_model
+    from qbench.quantization.fitted_plan import fit_task as fit_task
+    from qbench.quantization.fitted_plan import ranges_text as ranges_text
     from qbench.quantization.grammar import catalogue as catalogue
     from qbench.quantization.grammar import get_schema as get_schema
     from qbench.quantization.internal_qparams import Ranges as Ranges

@@ -22,6 +22,7 @@ TABLES = (
     "operators",
     "passes",
     "formats",
+    "fitters",
 )
 NO_TABLES = {"a list": ["a"], "a text": "a", "none": None, "a function": dict}
 NO_FACTORIES = {

@@ -1,0 +1,42 @@
+"""What ``qbench fit`` refuses before it fits, in one sentence; fitting itself needs torch
+(``tests/oracles/test_oracles_torch_fit.py``).
+"""
+
+from pathlib import Path
+
+import pytest
+
+import qbench.extension
+from qbench.cli import main
+
+WORDS = ["fit", "digits_cnn", "--calib", "digits_train", "--samples", "4"]
+SCHEMA = ["--schema", "w8a8_sym_pt_pow2", "--method"]
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().err
+
+
+def test_nothing_to_write_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*WORDS, *SCHEMA, "tqt"]) == 2
+    assert "found no file to write" in said(capsys)
+
+
+def test_an_unknown_method_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*WORDS, *SCHEMA, "tqtt", "-o", str(tmp_path / "q.onnx")]) == 2
+    assert "unknown fitter 'tqtt'" in said(capsys)
+
+
+def test_the_extra_is_named_where_no_extension_has_a_method(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(qbench.extension, "known_extensions", tuple)
+    assert main([*WORDS, *SCHEMA, "tqt", "-o", str(tmp_path / "q.onnx")]) == 2
+    words = said(capsys)
+    assert "expected the extra 'train' to be installed" in words
+    assert "[train]" in words
+
+
+def test_a_rate_is_a_number_above_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*WORDS, *SCHEMA, "tqt", "--rate", "0", "-o", str(tmp_path / "q.onnx")]) == 2
+    assert "expected a number above 0" in said(capsys)
