@@ -20,7 +20,7 @@ from qbench.backends import Array
 from qbench.errors import InputError
 from qbench.graph import FitSettings, FitTask, Fitted
 from qbench.working import working
-from qbench_engines.torch_fake_quantize import Grid, ProductGrid, Rounding
+from qbench_engines.torch_fake_quantize import BiasQuantizer, FakeQuantizer, Rounding
 from qbench_engines.torch_fit import Examples, deterministic
 from qbench_engines.torch_simulation import Simulation
 
@@ -120,7 +120,7 @@ class _Walk:
         if node.op != "call_module":
             return node.target(*arguments, **settings)
         module = self._module.get_submodule(node.target)
-        if isinstance(module, Grid | ProductGrid) and not on:
+        if isinstance(module, FakeQuantizer | BiasQuantizer) and not on:
             return arguments[0]
         return module(*arguments)
 
@@ -139,9 +139,9 @@ class _Walk:
         if not is_product or source is None or source.op != "call_module":
             return None
         held = source.args[0]
-        is_grid = isinstance(self._module.get_submodule(source.target), Grid)
+        is_fake = isinstance(self._module.get_submodule(source.target), FakeQuantizer)
         is_weight = held.op == "get_attr" and id(self._attribute(held)) in self._names
-        return source if is_grid and is_weight else None
+        return source if is_fake and is_weight else None
 
     def _round(
         self,
@@ -151,8 +151,8 @@ class _Walk:
         coded: dict[FxNode, Tensor],
     ) -> None:
         """Fit the roundings of ``weight`` for the product ``node``, and take them."""
-        grid, held = self._module.get_submodule(weight.target), self._attribute(weight.args[0])
-        rounding = Rounding(grid, held.detach())
+        quantizer, held = self._module.get_submodule(weight.target), self._attribute(weight.args[0])
+        rounding = Rounding(quantizer, held.detach())
         finish, bias = _finish(node)
         aims, fed = finish(self._with_bias(bias, real[node], real)), coded[node.args[0]]
         size = float((aims**2).mean()) or 1.0

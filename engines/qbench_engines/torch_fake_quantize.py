@@ -115,7 +115,7 @@ far.
 """
 
 
-class Grid(nn.Module):  # type: ignore[misc]
+class FakeQuantizer(nn.Module):  # type: ignore[misc]
     """One set of quantization parameters as a module: those of ``moving``, or fixed ones.
 
     Args:
@@ -183,7 +183,7 @@ class Grid(nn.Module):  # type: ignore[misc]
 _INT32 = (-(2**31), 2**31 - 1)
 
 
-class ProductGrid(nn.Module):  # type: ignore[misc]
+class BiasQuantizer(nn.Module):  # type: ignore[misc]
     """The parameters of a bias: int32 at the scale of data times that of weights.
 
     Args:
@@ -191,7 +191,7 @@ class ProductGrid(nn.Module):  # type: ignore[misc]
         axis: of the bias, that output channels run along.
     """
 
-    def __init__(self, data: Grid, weight: Grid, axis: int) -> None:
+    def __init__(self, data: FakeQuantizer, weight: FakeQuantizer, axis: int) -> None:
         super().__init__()
         self.parts = (data, weight)
         self.axis, self.is_on = axis, True
@@ -216,15 +216,17 @@ class Rounding(nn.Module):  # type: ignore[misc]
         ŵ = s · clip(⌊w / s⌋ + h(V) + z, qmin, qmax) − …     h(V) = clip(σ(V) · (ζ − γ) + γ, 0, 1)
 
     Args:
-        grid: its parameters, which stay.
+        quantizer: its parameters, which stay.
         weight: float32; V begins where h is what the floor leaves, so that ŵ = w inside.
     """
 
-    def __init__(self, grid: Grid, weight: Tensor) -> None:
+    def __init__(self, quantizer: FakeQuantizer, weight: Tensor) -> None:
         super().__init__()
-        self.grid, self.is_hard = grid, False
+        self.quantizer, self.is_hard = quantizer, False
         with torch.no_grad():
-            scale, point = (grid.spread(one, weight) for one in (grid.scale(), grid.zero_point()))
+            scale, point = (
+                quantizer.spread(one, weight) for one in (quantizer.scale(), quantizer.zero_point())
+            )
             ratio = weight / scale
             self.floor, self.scale, self.zero = torch.floor(ratio), scale, point
             rest = torch.clamp(ratio - self.floor, 1e-4, 1 - 1e-4)
@@ -238,7 +240,9 @@ class Rounding(nn.Module):  # type: ignore[misc]
 
     def forward(self) -> Tensor:
         """The dequantized weight of now."""
-        codes = torch.clamp(self.floor + self.up() + self.zero, self.grid.low, self.grid.high)
+        codes = torch.clamp(
+            self.floor + self.up() + self.zero, self.quantizer.low, self.quantizer.high
+        )
         return (codes - self.zero) * self.scale
 
     def penalty(self, beta: float) -> Tensor:

@@ -19,7 +19,7 @@ from qbench.backends import Array
 from qbench.errors import InputError
 from qbench.graph import FitSettings, FitTask, Fitted, fixed_batch
 from qbench.working import working
-from qbench_engines.torch_fake_quantize import Grid
+from qbench_engines.torch_fake_quantize import FakeQuantizer
 from qbench_engines.torch_simulation import Simulation
 
 Tensor = Any
@@ -201,16 +201,16 @@ class _Descent:
 
     def __init__(self, simulation: Simulation, samples: Examples, settings: FitSettings) -> None:
         self._simulation, self._samples, self._settings = simulation, samples, settings
-        self._grids = list(simulation.learned())
+        self._quantizers = list(simulation.learned())
         weights = list(simulation.weights.values()) if settings.weights else []
         for weight in weights:
             weight.requires_grad_(True)
         groups: list[dict[str, Any]] = []
-        for grid in self._grids:
-            groups += _groups(grid, settings)
+        for quantizer in self._quantizers:
+            groups += _groups(quantizer, settings)
         groups += [{"params": weights, "lr": _WEIGHT_RATE}] * bool(weights)
         self._optimizer = torch.optim.Adam(groups)
-        self._freezing = _Freezing(self._grids, settings)
+        self._freezing = _Freezing(self._quantizers, settings)
 
     def run(self) -> Fitted:
         """All steps. The best of the beginning and of each quarter counts, by the loss of all
@@ -234,7 +234,7 @@ class _Descent:
         self._restore(kept)
         is_changed = settings.weights and best < before
         return Fitted(
-            qparams={name: simulation.grids[name].result() for name in simulation.task.moving},
+            qparams={name: simulation.quantizers[name].result() for name in simulation.task.moving},
             constants=simulation.constants() if is_changed else {},
             losses=(before, best),
         )
@@ -246,9 +246,11 @@ class _Descent:
         self._freezing.before_step()
         self._optimizer.step()
         with torch.no_grad():
-            for grid in self._grids:
-                if not grid.pow2:  # a scale is positive
-                    grid.raw.clamp_(min=torch.from_numpy(np.asarray(grid.qparams.scale / _LEAST)))
+            for quantizer in self._quantizers:
+                if not quantizer.pow2:  # a scale is positive
+                    quantizer.raw.clamp_(
+                        min=torch.from_numpy(np.asarray(quantizer.qparams.scale / _LEAST))
+                    )
 
     def _drawn(self) -> Tensor:
         return torch.randperm(self._samples.count)[: self._samples.batch]
@@ -262,19 +264,19 @@ class _Descent:
                 one.copy_(kept)
 
     def _parameters(self) -> list[Tensor]:
-        each = [one for grid in self._grids for one in (grid.raw, grid.point)]
+        each = [one for quantizer in self._quantizers for one in (quantizer.raw, quantizer.point)]
         return [*each, *self._simulation.weights.values()]
 
 
-def _groups(grid: Grid, settings: FitSettings) -> list[dict[str, Any]]:
-    """The parameters of ``grid`` and their step sizes."""
+def _groups(quantizer: FakeQuantizer, settings: FitSettings) -> list[dict[str, Any]]:
+    """The parameters of ``quantizer`` and their step sizes."""
     steps = max(settings.steps, 1)
-    if grid.pow2:
-        return [{"params": [grid.raw], "lr": settings.rate or min(_OCTAVES / steps, _LARGEST)}]
+    if quantizer.pow2:
+        return [{"params": [quantizer.raw], "lr": settings.rate or min(_OCTAVES / steps, _LARGEST)}]
     relative = settings.rate or _RELATIVE / steps
-    groups = [{"params": [grid.raw], "lr": relative * float(np.mean(grid.qparams.scale))}]
-    if grid.point.requires_grad:
-        groups.append({"params": [grid.point], "lr": relative * _POINTS})
+    groups = [{"params": [quantizer.raw], "lr": relative * float(np.mean(quantizer.qparams.scale))}]
+    if quantizer.point.requires_grad:
+        groups.append({"params": [quantizer.point], "lr": relative * _POINTS})
     return groups
 
 
@@ -286,35 +288,35 @@ class _Freezing:
     where its power of two is that of its running mean.
     """
 
-    def __init__(self, grids: Sequence[Grid], settings: FitSettings) -> None:
-        self._grids = [grid for grid in grids if grid.pow2]
+    def __init__(self, quantizers: Sequence[FakeQuantizer], settings: FitSettings) -> None:
+        self._quantizers = [quantizer for quantizer in quantizers if quantizer.pow2]
         self._first = math.ceil(settings.freeze * settings.steps)
         left = max(settings.steps - self._first, 1)
-        self._at_once = math.ceil(len(self._grids) / max(0.8 * left, 1))
+        self._at_once = math.ceil(len(self._quantizers) / max(0.8 * left, 1))
         self._frozen: set[int] = set()
-        self._means = [grid.raw.detach().clone() for grid in self._grids]
-        self._gradients = [0.0] * len(self._grids)
+        self._means = [quantizer.raw.detach().clone() for quantizer in self._quantizers]
+        self._gradients = [0.0] * len(self._quantizers)
 
     def before_step(self) -> None:
         """Keep what is frozen where it is."""
-        for index, grid in enumerate(self._grids):
+        for index, quantizer in enumerate(self._quantizers):
             if index in self._frozen:
-                grid.raw.grad = None
-            elif grid.raw.grad is not None:
-                size = float(grid.raw.grad.abs().mean())
+                quantizer.raw.grad = None
+            elif quantizer.raw.grad is not None:
+                size = float(quantizer.raw.grad.abs().mean())
                 self._gradients[index] += (1 - _MEMORY) * (size - self._gradients[index])
 
     def after(self, step: int) -> None:
         """Update the means after ``step``, and freeze what is due."""
-        for mean, grid in zip(self._means, self._grids, strict=True):
-            mean.lerp_(grid.raw.detach(), 1 - _MEMORY)
+        for mean, quantizer in zip(self._means, self._quantizers, strict=True):
+            mean.lerp_(quantizer.raw.detach(), 1 - _MEMORY)
         if step < self._first:
             return
-        waiting = [one for one in range(len(self._grids)) if one not in self._frozen]
+        waiting = [one for one in range(len(self._quantizers)) if one not in self._frozen]
         settled = [one for one in waiting if self._is_settled(one)]
         order = sorted(settled, key=lambda one: (self._gradients[one], one))
         self._frozen.update(order[: self._at_once])
 
     def _is_settled(self, index: int) -> bool:
-        raw = self._grids[index].raw.detach()
+        raw = self._quantizers[index].raw.detach()
         return bool(torch.equal(torch.ceil(raw), torch.ceil(self._means[index])))

@@ -15,14 +15,14 @@ from torch import nn
 
 from qbench.backends import Array
 from qbench.graph import FitTask, Kind, Moving, constant_value, input_at, node_key, op_spec
-from qbench_engines.torch_fake_quantize import Grid, ProductGrid
+from qbench_engines.torch_fake_quantize import BiasQuantizer, FakeQuantizer
 from qbench_engines.torch_import import Made, Module, Translation
 
 Tensor = Any
 
 
 class Simulation:
-    """The module of one task, with its grids and weights.
+    """The module of one task, with its quantizers and weights.
 
     Args:
         task: what is quantized with what.
@@ -32,12 +32,12 @@ class Simulation:
 
     def __init__(self, task: FitTask, *, lsq: bool = False, learned: bool = True) -> None:
         self.task = task
-        self.grids: dict[str, Grid] = {}
+        self.quantizers: dict[str, FakeQuantizer] = {}
         for name, moving in task.moving.items():
-            self.grids[name] = Grid(moving, lsq=lsq, learned=learned)
+            self.quantizers[name] = FakeQuantizer(moving, lsq=lsq, learned=learned)
         for name, qparams in task.fixed.items():
-            self.grids[name] = Grid(Moving(name=name, qparams=qparams), learned=False)
-        self._translation = _Quantized(task, self.grids)
+            self.quantizers[name] = FakeQuantizer(Moving(name=name, qparams=qparams), learned=False)
+        self._translation = _Quantized(task, self.quantizers)
         self.module: Module = self._translation.module()
         self.weights: Mapping[str, Any] = self._translation.weights
         for weight in self.weights.values():
@@ -57,12 +57,12 @@ class Simulation:
     def switch(self, *, on: bool) -> None:
         """Let all of it quantize, or none: then it is the float graph."""
         for module in self.module.modules():
-            if isinstance(module, Grid | ProductGrid):
+            if isinstance(module, FakeQuantizer | BiasQuantizer):
                 module.is_on = on
 
-    def learned(self) -> Iterator[Grid]:
-        """The grids that change."""
-        return (grid for grid in self.grids.values() if grid.raw.requires_grad)
+    def learned(self) -> Iterator[FakeQuantizer]:
+        """The quantizers that change."""
+        return (quantizer for quantizer in self.quantizers.values() if quantizer.raw.requires_grad)
 
     def constants(self) -> dict[str, Array]:
         """Name → float numbers of every quantized constant and bias as they are now."""
@@ -73,29 +73,33 @@ class Simulation:
 
 
 class _Quantized(Translation):
-    """The translation of a task: functions of operands, so that weights pass through their grid."""
+    """The translation of a task: functions of operands, so that weights pass through a quantizer."""
 
-    def __init__(self, task: FitTask, grids: Mapping[str, Grid]) -> None:
+    def __init__(self, task: FitTask, quantizers: Mapping[str, FakeQuantizer]) -> None:
         super().__init__(task.model, layers=False)
-        self._task, self._grids = task, grids
+        self._task, self._quantizers = task, quantizers
         self._plain: dict[str, Made] = {}
         self.weights: dict[str, Any] = {}
-        for index, (name, grid) in enumerate(grids.items()):
-            self.root.add_module(f"grid{index}", grid)
-            self._place_of = {**getattr(self, "_place_of", {}), name: f"grid{index}"}
+        for index, (name, quantizer) in enumerate(quantizers.items()):
+            self.root.add_module(f"quantizer{index}", quantizer)
+            self._place_of = {**getattr(self, "_place_of", {}), name: f"quantizer{index}"}
 
     def settle(self, name: str, made: Made) -> Made:
         """Quantized where the task says so; what leaves the graph as it is stays so."""
         self._plain[name] = made
-        grid = self._task.values.get(name)
-        return made if grid is None else self.graph.call_module(self._place_of[grid], (made,))
+        quantizer = self._task.values.get(name)
+        return (
+            made
+            if quantizer is None
+            else self.graph.call_module(self._place_of[quantizer], (made,))
+        )
 
     def leave(self, name: str) -> Made:
         """Not quantized, but for the outputs that the task names."""
         return self._made[name] if name in self._task.outputs else self._plain[name]
 
     def read(self, node: ir.Node, index: int) -> Made:
-        """The operand; a constant passes through its grid."""
+        """The operand; a constant passes through its quantizer."""
         place = (node_key(node), index)
         array = constant_value(input_at(node, index))
         if array is None or place not in {**self._task.constants, **self._task.biases}:
@@ -105,9 +109,9 @@ class _Quantized(Translation):
         held = self._parameter(value.name or "", array)
         if place in self._task.constants:
             return self.graph.call_module(self._place_of[self._task.constants[place]], (held,))
-        data, weight = (self._grids[name] for name in self._task.biases[place])
+        data, weight = (self._quantizers[name] for name in self._task.biases[place])
         key = f"bias_of_{len(self.weights)}"
-        self.root.add_module(key, ProductGrid(data, weight, _channels(node, array)))
+        self.root.add_module(key, BiasQuantizer(data, weight, _channels(node, array)))
         return self.graph.call_module(key, (held,))
 
     def _parameter(self, name: str, array: Array) -> Made:

@@ -33,12 +33,12 @@ def numbers() -> npt.NDArray[np.float32]:
 
 
 def grid_of(qparams: QParams, **settings: Any) -> Any:
-    from qbench_engines.torch_fake_quantize import Grid
+    from qbench_engines.torch_fake_quantize import FakeQuantizer
 
     pow2 = settings.pop("pow2", False)
     point = bool(qparams.zero_point.any())
     moving = Moving(name="x", qparams=qparams, pow2=pow2, zero_point=point)
-    return Grid(moving, **settings)
+    return FakeQuantizer(moving, **settings)
 
 
 @pytest.mark.parametrize("name", QPARAMS)
