@@ -73,7 +73,7 @@ class Simulation:
 
 
 class _Quantized(Translation):
-    """The translation of a task: functions of operands, so that weights pass through a quantizer."""
+    """The translation of a task: functions of operands, so that weights pass a quantizer."""
 
     def __init__(self, task: FitTask, quantizers: Mapping[str, FakeQuantizer]) -> None:
         super().__init__(task.model, layers=False)

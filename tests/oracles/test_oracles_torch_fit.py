@@ -128,7 +128,8 @@ def test_a_seed_gives_one_result_and_another_seed_another() -> None:
 
 def test_labels_are_an_aim_too() -> None:
     model, feeds, labels = digits()
-    done = fit_model(model, feeds, "w3a3_sym_pt_pow2", fitter("tqt"), FEW, labels=labels)
+    settings = FitSettings(steps=12, batch=8, weights=True)
+    done = fit_model(model, feeds, "w4a4_sym_pt_pow2", fitter("tqt"), settings, labels=labels)
     assert done.loss[1] < done.loss[0]
 
 
