@@ -21,13 +21,20 @@ from qbench.judging import (
     parts_of_counts,
 )
 from qbench.reporting.chance import coarse_notices, data_powers, significance_notice
-from qbench.reporting.columns import READ
 from qbench.reporting.findings_view import findings_of, with_findings
 from qbench.reporting.format import SYMBOLS, counted
+from qbench.reporting.histories import (
+    Axes,
+    Histories,
+    axes_of,
+    costs_of,
+    histories_of,
+    read_cells,
+)
 from qbench.reporting.progress import WINDOW
 from qbench.reporting.report import Matrix, Report, group_causes, headline_of
 from qbench.reporting.samples_view import samples_of
-from qbench.reporting.trends import Cost, Trend, cost_of, group_steps, places_of, trend_of
+from qbench.reporting.trends import Trend, group_steps, places_of, trend_of
 from qbench.reporting.view import (
     ABSENT,
     Cells,
@@ -210,26 +217,33 @@ def _moving(runs: Sequence[Run], accepted: AcceptedLevels) -> list[Run]:
     Nine series in ten never change. A constant series has one level, hence no step. It has no slide
     either if that level is the accepted one.
     """
-    before: dict[Cell, Mapping[str, MetricRecord]] = {}
-    moving: dict[Cell, set[str]] = {}
-    compared: set[tuple[Cell, str]] = set()
+    before: dict[Axes, tuple[Mapping[str, MetricRecord], str | None]] = {}
+    moving: dict[Axes, set[str]] = {}
+    compared: set[tuple[Axes, str]] = set()
     for run in runs:
         for record in run.cells:
-            cell, metrics, environment = record.cell, record.metrics, record.environment_class
-            if (cell, environment) not in compared:
-                compared.add((cell, environment))
-                moving.setdefault(cell, set()).update(_off(cell, environment, metrics, accepted))
-            known = before.setdefault(cell, metrics)
+            axes, metrics, environment = axes_of(record), record.metrics, record.environment_class
+            known, former = before.get(axes, (metrics, None))
+            if metrics is known and environment == former:
+                continue  # a line that repeats the one before it has its metrics
+            if (axes, environment) not in compared:
+                compared.add((axes, environment))
+                moving.setdefault(axes, set()).update(
+                    _off(record.cell, environment, metrics, accepted)
+                )
             if metrics != known:
-                moved = {
+                moving[axes].update(
                     name for name, counts in metrics.items() if counts != known.get(name, counts)
-                }
-                moving.setdefault(cell, set()).update(moved)
-                before[cell] = {**known, **metrics}
+                )
+                metrics = {**known, **metrics}
+            before[axes] = metrics, environment
+    moved = {axes for axes, names in moving.items() if names}
     return [
         replace(
             run,
-            cells=tuple(_thinned(one, moving[one.cell]) for one in run.cells if moving[one.cell]),
+            cells=tuple(
+                _thinned(one, moving[axes]) for one in run.cells if (axes := axes_of(one)) in moved
+            ),
         )
         for run in runs
     ]
@@ -249,37 +263,6 @@ def _thinned(record: CellRecord, metrics: set[str]) -> CellRecord:
     """The fields of ``record`` that ``trend_series`` reads, with only these ``metrics``."""
     kept = {name: metric for name, metric in record.metrics.items() if name in metrics}
     return CellRecord(**{name: getattr(record, name) for name in TREND_KEYS} | {"metrics": kept})
-
-
-_SHOWN = tuple(
-    name
-    for name in READ
-    if name not in ("suite", "model", "backend", "schema", "variant", "seconds")
-)
-"""The fields of a record that a report shows of every run; the seconds are shown of the newest
-run alone.
-"""
-
-
-def read_cells(runs: Sequence[Run]) -> list[Cells]:
-    """The cells of each of ``runs``. Of a cell that a run measured twice the later line counts.
-
-    Most int8 results never change, so a history of months mostly repeats its lines: a line equal to
-    that of the run before is read once.
-    """
-    known: dict[tuple[str, ...], tuple[list[Any], CellView]] = {}
-    found: list[Cells] = []
-    for run in runs:
-        cells = {}
-        for record in run.cells:
-            axes = (record.model, record.backend, record.schema, record.variant)
-            shown = [getattr(record, name) for name in _SHOWN]
-            before = known.get(axes)
-            if before is None or run is runs[-1] or before[0] != shown:
-                before = known[axes] = shown, read_cell(record)
-            cells[before[1].key] = before[1]
-        found.append(cells)
-    return found
 
 
 def build_report(
@@ -307,13 +290,16 @@ def build_report(
         replace(_view_of(run), cells=len(cells), red=sum(cell.is_red for cell in cells.values()))
         for run, cells in zip(chosen, past, strict=True)
     ]
-    cells = with_parts(_with_past(cell, past, views) for cell in _expected(past, views))
+    histories = histories_of(past)
+    cells = with_parts(
+        _with_past(cell, histories[cell.key], views) for cell in _expected(past, views)
+    )
     findings, unread = findings_of(chosen, views, past)
     cells = with_findings(cells, findings)
     samples, unread_samples = samples_of(cells, chosen, views, past)
     causes = group_causes(cells)
     moves = _moves(_series_alone(chosen) if memory.series is None else memory, suite)
-    trends = _Trends(cells, past, views, accepted=memory.accepted_in(suite), moves=moves)
+    trends = _Trends(cells, histories, views, accepted=memory.accepted_in(suite), moves=moves)
     # a run of another release is compared with nothing that was accepted, so no class is new
     new_classes = () if views[-1].release_of else _new_classes(cells)
     return Report(
@@ -342,7 +328,7 @@ def build_report(
         repository=memory.repository,
         meanings=memory.meanings,
         past=tuple(past),
-        costs=_costs(chosen, views, cells),
+        costs=costs_of(chosen, views, cells),
         new_classes=new_classes,
         class_remedy=_class_remedy(past, views) if new_classes else "",
         powers=data_powers(cells),
@@ -386,22 +372,6 @@ def _class_remedy(past: Sequence[Cells], views: Sequence[RunView]) -> str:
     )
     before = next(earlier, "previous")
     return f"qbench compare {before} {now.id} --across{THEN}qbench accept {now.id} --what new"
-
-
-def _costs(
-    runs: Sequence[Run], views: Sequence[RunView], cells: Sequence[CellView]
-) -> dict[Cell, Cost]:
-    """The cost of each of ``cells``; of records as they are, whose seconds differ in every run."""
-    found: dict[Cell, list[CellRecord | None]] = {
-        cell.key: [None] * len(runs) for cell in cells if cell.metrics
-    }
-    for place, run in enumerate(runs):
-        for record in run.cells:
-            cell = shown_cell(record)
-            if cell in found and not record.is_carried:
-                found[cell][place] = record
-    costs = ((key, cost_of(records, views)) for key, records in found.items())
-    return {key: cost for key, cost in costs if cost is not None}
 
 
 def build_reports(
@@ -457,14 +427,14 @@ class _Trends(Mapping[Cell, tuple[Trend, ...]]):
     def __init__(
         self,
         cells: Iterable[CellView],
-        past: Sequence[Cells],
+        histories: Histories,
         views: Sequence[RunView],
         *,
         accepted: AcceptedHits,
         moves: _Moves,
     ) -> None:
         self._cells = {cell.key: cell for cell in cells if cell.metrics}
-        self._past = past
+        self._histories = histories
         self._views = views
         self._places = places_of(views)
         self._accepted = accepted
@@ -475,7 +445,7 @@ class _Trends(Mapping[Cell, tuple[Trend, ...]]):
         cell = self._cells[key]
         made = self._made.get(key)
         if made is None:
-            if len(self._made) >= _MOST_TRENDS:
+            if len(self._made) * len(self._views) >= _MOST_POINTS:
                 self._made.clear()
             made = self._made[key] = self._of(cell)
         return made
@@ -492,7 +462,7 @@ class _Trends(Mapping[Cell, tuple[Trend, ...]]):
         return (key for key in self._cells if key in moved)
 
     def _of(self, cell: CellView) -> tuple[Trend, ...]:
-        history = [cells.get(cell.key) for cells in self._past]
+        history = self._histories[cell.key]
         found = []
         for metric in sorted(cell.metrics, key=lambda metric: metric is not cell.lead):
             series, alerts = self._moves.get((cell.key, metric.name), ((), ()))
@@ -511,9 +481,9 @@ class _Trends(Mapping[Cell, tuple[Trend, ...]]):
         return tuple(found)
 
 
-_MOST_TRENDS = 8_000
-"""How many trends of cells are kept: enough for all models of a site, and for any suite over two
-years.
+_MOST_POINTS = 1_000_000
+"""How many points the trends have that are kept: enough for all models of a site, and for any suite
+over two years.
 """
 
 
@@ -598,9 +568,11 @@ def _order(key: Cell, ranks: Mapping[str, int]) -> tuple[str, int, bool, str, st
     return key.model, ranks[key.backend], key.schema != FP32, key.schema, key.variant
 
 
-def _with_past(cell: CellView, past: Sequence[Cells], views: Sequence[RunView]) -> CellView:
+def _with_past(
+    cell: CellView, history: Sequence[CellView | None], views: Sequence[RunView]
+) -> CellView:
     """``cell`` with how far it moved since its last run, and how long it has been red."""
-    earlier = [(p.get(cell.key), view) for p, view in zip(past[:-1], views[:-1], strict=True)]
+    earlier = list(zip(history[:-1], views[:-1], strict=True))
     before = next(
         (
             c

@@ -16,7 +16,14 @@ from qbench.reporting.chart import flips_svg, line_names, sparkline_svg, trend_s
 from qbench.reporting.courses import NIGHTS, Course, course_svg, courses_of, folded
 from qbench.reporting.distribution_chart import distribution_svgs, facts_of
 from qbench.reporting.findings_view import Found, decibels, found_text, node_of
-from qbench.reporting.many_models import by_model, most_telling
+from qbench.reporting.many_models import (
+    MOST_COURSES,
+    MOST_ROWS,
+    by_model,
+    drawn_matrices,
+    listed_cells,
+    most_telling,
+)
 from qbench.reporting.node_chart import heat_map, nodes_svg
 from qbench.reporting.overlay import overlay_key, overlay_svg, overlays_of
 from qbench.reporting.places import TABS, Places, anchor_of, commit_address, link
@@ -311,6 +318,9 @@ def _environment() -> "Environment":
         runs_to_choose,
         _cells_of,
         _backends_of,
+        _without_cells,
+        drawn_matrices,
+        listed_cells,
         _folded_cards,
         overlays_of,
         _card_columns,
@@ -361,6 +371,8 @@ def _environment() -> "Environment":
     made.globals |= {
         "MEANINGS": words.MEANINGS,
         "MOST_ON_PAGE": MOST_ON_PAGE,
+        "MOST_ROWS": MOST_ROWS,
+        "MOST_COURSES": MOST_COURSES,
         "STATES": words.STATES,
         "TABS": TABS,
         "columns": columns.COLUMNS,
@@ -483,6 +495,12 @@ def _runs_data(report: Report) -> str:
 
 def _cells_of(report: Report, model: str, backend: str | None = None) -> list[CellView]:
     return [c for c in report.cells if c.key.model == model and backend in (None, c.key.backend)]
+
+
+def _without_cells(cells: Sequence[CellView], others: Sequence[CellView]) -> list[CellView]:
+    """``cells`` that are not among ``others``."""
+    keys = {cell.key for cell in others}
+    return [cell for cell in cells if cell.key not in keys]
 
 
 def _backends_of(report: Report, model: str) -> list[str]:

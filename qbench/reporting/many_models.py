@@ -25,12 +25,7 @@ def most_telling(report: Report, most: int = MOST_MODELS) -> Report:
     models = report.models
     if len(models) <= most:
         return report
-    found = {key.model for key in report.findings}
-    weight = Counter({model: 1_000 * (model in found) for model in models})
-    eventful = report.eventful
-    for cell in report.cells:
-        weight[cell.key.model] += 100 * cell.is_red + (cell.key in eventful)
-    chosen = set(sorted(models, key=lambda model: (-weight[model], model))[:most])
+    chosen = _telling_models(report, most)
     matrices = (_only(matrix, chosen) for matrix in report.matrices)
     notice = (
         f"{thousands(most)} of {thousands(len(models))} models are shown, those that need "
@@ -43,6 +38,51 @@ def most_telling(report: Report, most: int = MOST_MODELS) -> Report:
         costs={key: cost for key, cost in report.costs.items() if key.model in chosen},
         powers=tuple(power for power in report.powers if power.model in chosen),
         notices=(notice, *report.notices),
+    )
+
+
+def _telling_models(report: Report, most: int) -> set[str]:
+    """At most ``most`` models of ``report``: those that need attention or have moved come first."""
+    found = {key.model for key in report.findings}
+    weight = Counter({model: 1_000 * (model in found) for model in report.models})
+    eventful = report.eventful
+    for cell in report.cells:
+        weight[cell.key.model] += 100 * cell.is_red + (cell.key in eventful)
+    return set(sorted(weight, key=lambda model: (-weight[model], model))[:most])
+
+
+MOST_ROWS = 4_000
+"""Cells of one table: with more, a page is larger than two megabytes."""
+MOST_COURSES = 1_000
+"""The courses of the last nights that a page draws, of those that moved and of those that did not."""
+
+
+def listed_cells(report: Report, most: int = MOST_ROWS) -> tuple[CellView, ...]:
+    """At most ``most`` cells of ``report``, in its order: those that need attention or have moved
+    come first.
+    """
+    if len(report.cells) <= most:
+        return report.cells
+    eventful = report.eventful
+    first = sorted(report.cells, key=lambda cell: cell.key not in eventful)[:most]
+    chosen = {cell.key for cell in first}
+    return tuple(cell for cell in report.cells if cell.key in chosen)
+
+
+def drawn_matrices(
+    report: Report, most: int = MOST_ROWS
+) -> tuple[tuple[Matrix, ...], tuple[str, ...]]:
+    """The matrices of ``report`` with the models that have at most ``most`` cells together, and
+    the models that are left out.
+    """
+    models = report.models
+    if len(report.cells) <= most:
+        return report.matrices, ()
+    chosen = _telling_models(report, max(1, most * len(models) // len(report.cells)))
+    matrices = (_only(matrix, chosen) for matrix in report.matrices)
+    return (
+        tuple(matrix for matrix in matrices if matrix.rows),
+        tuple(model for model in models if model not in chosen),
     )
 
 

@@ -11,7 +11,15 @@ from msgspec import structs
 from qbench.judging import Cell
 from qbench.reporting.columns import READ
 from qbench.storage import MOST_RUNS
-from qbench.tracking import CellRecord, GateRecord, History, HistoryStore, MetricRecord, Run
+from qbench.tracking import (
+    CellRecord,
+    GateRecord,
+    History,
+    HistoryStore,
+    MetricRecord,
+    RepeatedLines,
+    Run,
+)
 
 # The newest runs of a history, without the rest: two years of nightly runs are a gigabyte, a report
 # needs few of them.
@@ -62,7 +70,9 @@ def recent_runs(
         for suite in {night.suite for night in nights}
         for night in [each for each in nights if each.suite == suite][-MOST_RUNS:]
     }
-    runs = tuple(history.each(nights, _Shared(), samples=told))
+    # a reader of one run holds no lines: they are as large as its file
+    repeated = RepeatedLines() if len(nights) > 1 else None
+    runs = tuple(history.each(nights, _Shared(), samples=told, repeated=repeated))
     return Recent(runs, (*history.noticed, *history.clock_notices))
 
 

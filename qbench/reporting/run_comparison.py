@@ -265,6 +265,8 @@ def _is_named(record: CellRecord) -> bool:
 
 CHOICE_BYTES = 40_000
 """The data of more runs than fit are left out, the oldest first."""
+_LEAST_LINE = '["a","b","c",[0,0],[[0,0,0,0,0,[]]]]'
+"""The shortest line of a cell that the newest run has."""
 
 
 def run_choice(report: Report) -> str:
@@ -272,6 +274,8 @@ def run_choice(report: Report) -> str:
     than two.
     """
     count = len(report.runs)
+    if report.past and len(report.past[-1]) * len(_LEAST_LINE) > CHOICE_BYTES:
+        return ""  # too many cells, whatever the number of runs
     while count > 1:
         text = json.dumps(_choice(report, count), separators=(",", ":"))
         if len(text) <= CHOICE_BYTES:

@@ -3,15 +3,15 @@ with the answers of fp32 and of every backend, and those of the run before.
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from qbench.judging import Cell, ChangedSample, SampleChanges
+from qbench.judging import Cell, ChangedSample
 from qbench.metrics import AnswerPart
 from qbench.number_text import counted
 from qbench.reporting.view import CellView, RunView
 from qbench.storage import MOST_RUNS
-from qbench.tracking import Run, read_samples
+from qbench.tracking import NO_SAMPLES, LaterSamples, Run, SampleLines
 
 FP32 = "fp32"
 LEFT_OUT = "not listed"
@@ -30,7 +30,7 @@ class CellSamples:
 
     key: Cell
     run: RunView
-    data: Mapping[str, SampleChanges]
+    data: LaterSamples
     is_known: bool = True
 
 
@@ -86,6 +86,10 @@ class DataSamples:
     samples: tuple[ShownSample, ...]
 
 
+_Rows = Mapping[str, ChangedSample]
+"""Id → the sample of one cell."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaSamples:
     """The samples of a model under a schema (and variant).
@@ -112,7 +116,9 @@ class SchemaSamples:
         listed = [cell for cell in self.cells if name in cell.data and cell.data[name].samples]
         first = listed[0].data[name]
         ids = dict.fromkeys(one.id for cell in listed for one in cell.data[name].samples)
-        samples = [self._sample(name, sample, listed) for sample in ids]
+        rows = {cell.key: _rows(cell, name) for cell in self.cells}
+        rows_before = {key: _rows(cell, name) for key, cell in self.before.items()}
+        samples = [self._sample(name, sample, rows, rows_before) for sample in ids]
         return DataSamples(
             name=name,
             digest=first.digest,
@@ -125,16 +131,23 @@ class SchemaSamples:
             samples=tuple(sorted(samples, key=lambda one: -one.largest)),
         )
 
-    def _sample(self, name: str, sample: str, listed: Sequence[CellSamples]) -> ShownSample:
-        found = {cell.key: _listed(cell, name, sample) for cell in listed}
-        known = [one for one in found.values() if one is not None]
+    def _sample(
+        self, name: str, sample: str, rows: Mapping[Cell, _Rows], rows_before: Mapping[Cell, _Rows]
+    ) -> ShownSample:
+        known = [own[sample] for own in rows.values() if sample in own]
         floats = next((one.fp32 for one in known if one.fp32), ())
         answers = [ToldAnswer(sources=(FP32,), parts=floats)] if floats else []
-        answers += _folded(_told(cell, name, sample) for cell in self.cells)
+        now = {cell.key: _told(cell, name, rows[cell.key].get(sample)) for cell in self.cells}
+        answers += _folded(now.values())
         answers += _folded(
-            _told_before(cell, self.before[cell.key], name, sample)
-            for cell in self.cells
-            if cell.key in self.before
+            _told_before(
+                self.before[key],
+                name,
+                rows_before[key].get(sample),
+                now=told,
+            )
+            for key, told in now.items()
+            if key in self.before
         )
         return ShownSample(
             id=sample,
@@ -145,14 +158,19 @@ class SchemaSamples:
         )
 
 
-def _listed(cell: CellSamples, name: str, sample: str) -> ChangedSample | None:
+def _rows(cell: CellSamples, name: str) -> _Rows:
+    """The samples of ``cell`` of the data set ``name``, by their ids; of equal ids the first."""
     changes = cell.data.get(name)
-    return next((one for one in changes.samples if one.id == sample), None) if changes else None
+    return {} if changes is None else {one.id: one for one in reversed(changes.samples)}
 
 
-def _told(cell: CellSamples, name: str, sample: str, run: RunView | None = None) -> ToldAnswer:
-    """The answer of ``cell`` to ``sample``; ``run``: where it is not the newest."""
-    row, when = _listed(cell, name, sample), "" if run is None else run_words(run)
+def _told(
+    cell: CellSamples, name: str, row: ChangedSample | None, run: RunView | None = None
+) -> ToldAnswer:
+    """The answer of ``cell`` to the sample of ``row`` (None: it does not list it); ``run``: where
+    it is not the newest.
+    """
+    when = "" if run is None else run_words(run)
     if row is None:
         changes = cell.data.get(name)
         is_whole = cell.is_known and (changes is None or changes.is_whole)
@@ -168,9 +186,11 @@ def _told(cell: CellSamples, name: str, sample: str, run: RunView | None = None)
     )
 
 
-def _told_before(cell: CellSamples, before: CellSamples, name: str, sample: str) -> ToldAnswer:
-    """The answer of ``before``, or that it is the same as that of ``cell``."""
-    now, then = _told(cell, name, sample), _told(before, name, sample, run=before.run)
+def _told_before(
+    before: CellSamples, name: str, row: ChangedSample | None, *, now: ToldAnswer
+) -> ToldAnswer:
+    """The answer of ``before``, or that it is the same as the one of ``now``."""
+    then = _told(before, name, row, run=before.run)
     if now.parts and now == replace(then, run=""):
         return ToldAnswer(sources=now.sources, run=then.run, words=SAME)
     return then
@@ -183,9 +203,11 @@ def run_words(run: RunView) -> str:
 
 def _folded(answers: Iterable[ToldAnswer]) -> list[ToldAnswer]:
     """``answers``, equal ones of several backends as one."""
-    found: dict[ToldAnswer, list[ToldAnswer]] = {}
+    found: dict[Hashable, list[ToldAnswer]] = {}
     for one in answers:
-        found.setdefault(replace(one, sources=()), []).append(one)
+        parts = tuple((part.text, part.probability) for part in one.parts)
+        key = one.run, one.effect, parts, one.change, one.values, one.words
+        found.setdefault(key, []).append(one)
     return [
         replace(alike[0], sources=tuple(source for one in alike for source in one.sources))
         for alike in found.values()
@@ -207,17 +229,17 @@ def samples_of(
             cells.
     """
     found: dict[Cell, list[CellSamples]] = {cell.key: [] for cell in cells}
-    unread = 0
+    reader, unread = SampleLines(), 0
     newest = zip(runs[::-1], views[::-1], past[::-1], strict=True)
     for run, view, measured in itertools.islice(newest, MOST_RUNS):
-        lines, damaged = read_samples(run.samples)
+        lines, damaged = reader.read(run.samples)
         unread += damaged
         for key, told in found.items():
             if len(told) == _RUNS or key not in measured or measured[key].lead is None:
                 continue
             is_known = key in lines or not sum(measured[key].record.changed_count.values())
             if is_known or not told:
-                data = lines.get(key, {})
+                data = lines.get(key, NO_SAMPLES)
                 told.append(CellSamples(key=key, run=view, data=data, is_known=is_known))
     named: dict[tuple[str, str], list[list[CellSamples]]] = {}
     for key, told in found.items():
@@ -231,7 +253,7 @@ def samples_of(
             before={told[1].key: told[1] for told in several if len(told) > 1},
         )
         for (model, column), several in named.items()
-        if any(changes.samples for told in several for changes in told[0].data.values())
+        if any(told[0].data.has_samples for told in several)
     }
     notice = f"{counted(unread, 'line')} of samples in run files could not be read."
     return shown, (notice,) if unread else ()

@@ -351,6 +351,8 @@ def _steps(
     """The steps of the environment class ``name``: the levels of its series, and alerts that
     name a commit.
     """
+    if not series and not alerts:
+        return
     places = {
         runs[one.position].id: place for place, point in enumerate(points) for one in point.each
     }
@@ -436,6 +438,8 @@ def _causes(before: RunPoint, after: RunPoint, runs: Sequence[RunView]) -> tuple
 def _switches(points: Sequence[RunPoint]) -> tuple[Switch, ...]:
     found = []
     for before, after in itertools.pairwise(points):
+        if before.cell is after.cell:
+            continue  # lines that are equal are one view
         is_other = before.data != after.data
         words = [_remade(before.cell.record, after.cell.record, is_other=is_other)]
         if before.environment_class != after.environment_class:

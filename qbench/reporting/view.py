@@ -2,6 +2,7 @@
 or colours.
 """
 
+import functools
 import math
 import typing
 from collections.abc import Mapping
@@ -221,12 +222,25 @@ GREEN = frozenset((*(outcome.value for outcome in Outcome if not outcome.is_red)
 
 def text_of(value: object, default: str = "") -> str:
     """``value`` as one line of text: strings and numbers as they are, anything else ``default``."""
+    if type(value) is str:
+        return value if _is_line(value) else " ".join(value.split())
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return default
-    words = str(value)
-    line = " ".join(words.split())
-    # nearly all are one line: a copy of each doubles a large report
-    return words if line == words else line
+    return " ".join(str(value).split())
+
+
+@functools.lru_cache(maxsize=1 << 16)  # the cells of a report share nearly all of their texts
+def _is_line(text: str) -> bool:
+    return " ".join(text.split()) == text
+
+
+def _shown_gate(gate: GateRecord) -> GateRecord:
+    """``gate`` with each of its texts on one line: itself where they are, as nearly all are."""
+    words = (gate.kind, gate.metric, gate.state, gate.detail, gate.rule)
+    if all(map(_is_line, words)):
+        return gate
+    names = ("kind", "metric", "state", "detail", "rule")
+    return structs.replace(gate, **dict(zip(names, map(text_of, words), strict=True)))
 
 
 def whole_of(value: object) -> int | None:
@@ -295,7 +309,6 @@ def shown_cell(record: CellRecord) -> Cell:
 def read_cell(record: CellRecord) -> CellView:
     """The view of one record: each of its texts on one line."""
     key = shown_cell(record)
-    words = ("kind", "metric", "state", "detail", "rule")
     read = {
         "outcome": text_of(record.outcome) or "unknown",
         "headline": text_of(record.headline),
@@ -305,10 +318,7 @@ def read_cell(record: CellRecord) -> CellView:
         "notices": tuple(filter(None, map(text_of, record.notices))),
         "refusals": tuple(filter(None, map(text_of, record.refusals))),
         "digests": {text_of(name): text_of(digest) for name, digest in record.digests.items()},
-        "gates": tuple(
-            _changed_fields(gate, {name: text_of(getattr(gate, name)) for name in words})
-            for gate in record.gates
-        ),
+        "gates": tuple(map(_shown_gate, record.gates)),
     }
     record = _changed_fields(record, read)
     metrics = read_metrics(record)
@@ -356,7 +366,8 @@ def read_run(run: Run) -> RunView:
 def _backends_of(run: Run) -> tuple[str, ...]:
     named = run.header.get("backends")
     known = filter(None, map(text_of, named)) if isinstance(named, list | tuple) else ()
-    return tuple(dict.fromkeys((*known, *(text_of(one.backend) or "?" for one in run.cells))))
+    measured = dict.fromkeys(one.backend for one in run.cells)
+    return tuple(dict.fromkeys((*known, *(text_of(name) or "?" for name in measured))))
 
 
 def commit_text(commit: object) -> str:

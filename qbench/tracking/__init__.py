@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from qbench.tracking.record import record_of_line as record_of_line
     from qbench.tracking.regressions import Regression as Regression
     from qbench.tracking.regressions import group_alerts as group_alerts
+    from qbench.tracking.repeated_lines import RepeatedLines as RepeatedLines
     from qbench.tracking.result_file import ResultFile as ResultFile
     from qbench.tracking.resuming import MOST_DEATHS as MOST_DEATHS
     from qbench.tracking.resuming import MOST_MODEL_DEATHS as MOST_MODEL_DEATHS
@@ -120,6 +121,9 @@ if TYPE_CHECKING:
     from qbench.tracking.resuming import complete_attempt as complete_attempt
     from qbench.tracking.resuming import held_results as held_results
     from qbench.tracking.resuming import unfinished_runs as unfinished_runs
+    from qbench.tracking.sample_lines import NO_SAMPLES as NO_SAMPLES
+    from qbench.tracking.sample_lines import LaterSamples as LaterSamples
+    from qbench.tracking.sample_lines import SampleLines as SampleLines
     from qbench.tracking.sample_lines import lines_of_others as lines_of_others
     from qbench.tracking.sample_lines import read_samples as read_samples
     from qbench.tracking.sample_lines import samples_line as samples_line

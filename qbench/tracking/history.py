@@ -31,11 +31,13 @@ from qbench.tracking.record import (
     Run,
     cell_of_line,
     class_of_releases,
+    is_started_line,
     known_record,
     lacking_lines,
     record_of_line,
     release_of,
 )
+from qbench.tracking.repeated_lines import RepeatedLines
 from qbench.tracking.sample_lines import SAMPLES_START
 from qbench.tracking.shards import clock_notices, joined_run, next_start, shard_groups, start_order
 from qbench.tracking.store import (
@@ -86,12 +88,19 @@ def parse_run(data: bytes, path: Path | str, keep: Keep | None = None) -> Run:
     return _parsed(io.BytesIO(data), str(path), keep)
 
 
-def _parsed(lines: Iterable[bytes], name: str, keep: Keep | None, *, samples: bool = False) -> Run:
-    reading = _Reading(keep)
+def _parsed(
+    lines: Iterable[bytes],
+    name: str,
+    keep: Keep | None,
+    *,
+    samples: bool = False,
+    repeated: RepeatedLines | None = None,
+) -> Run:
+    reading = _Reading(keep, repeated)
     for line in lines:
         if line.startswith(SAMPLES_START):  # few readers want them, and they are long
             reading.samples += [line] if samples or keep is None else []
-        elif line.strip():
+        elif line.strip() and not is_started_line(line):
             reading.take(line)
     if not reading.header:
         found = f"no 'run' line with its id, suite and start ({_damaged(reading)})"
@@ -174,17 +183,26 @@ class History:
         return tuple(self.each(head for head in self.heads if suite is None or head.suite == suite))
 
     def each(
-        self, heads: Iterable[Run], keep: Keep | None = None, *, samples: Collection[str] = ()
+        self,
+        heads: Iterable[Run],
+        keep: Keep | None = None,
+        *,
+        samples: Collection[str] = (),
+        repeated: RepeatedLines | None = None,
     ) -> Iterator[Run]:
         """The runs of ``heads`` (of ``self.heads`` or ``self.nights()``), in their order, each
         read when it is needed.
 
         A run that cannot be read any more is left out. ``keep``: as of ``read_run``; ``samples``:
-        the ids of the runs that have their lines of samples all the same.
+        the ids of the runs that have their lines of samples all the same; ``repeated``: where
+        ``keep`` keeps the same of equal records, the lines that are read once.
         """
         for head in heads:
             shards = self._shards.get(head.id, (head,))
-            read = (self._read(shard.id, keep, samples=head.id in samples) for shard in shards)
+            read = (
+                self._read(shard.id, keep, samples=head.id in samples, repeated=repeated)
+                for shard in shards
+            )
             found = [run for run in read if run is not None]
             if found:
                 yield joined_run(found)
@@ -265,11 +283,18 @@ class History:
         ]
         return {joined_run(heads).id: heads for heads in several}
 
-    def _read(self, run_id: str, keep: Keep | None, *, samples: bool = False) -> Run | None:
+    def _read(
+        self,
+        run_id: str,
+        keep: Keep | None,
+        *,
+        samples: bool = False,
+        repeated: RepeatedLines | None = None,
+    ) -> Run | None:
         """The run of that id; of several copies the fullest."""
         names = self._names[run_id]
         if len(names) == 1:
-            return self._read_copy(names[0], keep, samples=samples)
+            return self._read_copy(names[0], keep, samples=samples, repeated=repeated)
         best: Run | None = None
         for name in names:
             run = self._read_copy(name, None)
@@ -280,11 +305,18 @@ class History:
             self._sentences[name] += disagreement(other, best)
         return None if best is None else _kept(best, keep)
 
-    def _read_copy(self, name: str, keep: Keep | None, *, samples: bool = False) -> Run | None:
+    def _read_copy(
+        self,
+        name: str,
+        keep: Keep | None,
+        *,
+        samples: bool = False,
+        repeated: RepeatedLines | None = None,
+    ) -> Run | None:
         known = self._known.get(shown_path(name))
         try:
             run = (
-                _parsed(self.store.read(name), name, keep, samples=samples)
+                _parsed(self.store.read(name), name, keep, samples=samples, repeated=repeated)
                 if known is None
                 else _kept(known, keep)
             )
@@ -341,6 +373,7 @@ class _Reading:
     """What the lines read so far hold; ``count``: how many cells, whatever is kept of them."""
 
     keep: Keep | None = None
+    repeated: RepeatedLines | None = None
     header: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     cells: list[CellRecord] = field(default_factory=list)
@@ -350,6 +383,7 @@ class _Reading:
     ended: bool = False
     damaged: int = 0
     count: int = 0
+    package: str = ""
     measured: set[tuple[str, str, str, str]] = field(default_factory=set)
 
     @property
@@ -360,10 +394,16 @@ class _Reading:
     def take(self, text: bytes) -> None:
         """Add one line; of a type that this qbench does not know, nothing."""
         try:
+            if self.repeated is not None and (repeat := self.repeated.find(text)) is not None:
+                self._count(repeat)
+                self.cells.append(repeat)
+                return
             record = known_record(text)
             if record is not None:
                 _ = record.cell  # its axes are names
-                self._take_cell(record)
+                kept = self._take_cell(record)
+                if self.repeated is not None and kept is not None:
+                    self.repeated.remember(text, record, kept)
                 return
             line = decoded_line(text)
             kind = line["type"]
@@ -378,6 +418,9 @@ class _Reading:
             return
         if kind == "run" and not self.header:
             self.header = line
+            self.package = release_of(line)[0]
+            if self.package:
+                self.repeated = None  # records of releases are of another class than their lines
         elif kind == "environment":
             self.environment = line
         elif kind == "cell":
@@ -389,15 +432,20 @@ class _Reading:
         elif kind == "end":
             self.ended = True
 
-    def _take_cell(self, record: CellRecord) -> None:
+    def _count(self, record: CellRecord) -> None:
         self.count += 1
         self.measured.add((record.model, record.backend, record.schema, record.variant))
-        if package := release_of(self.header)[0]:
-            merged = class_of_releases(record.environment_class, package)
+
+    def _take_cell(self, record: CellRecord) -> CellRecord | None:
+        """Count the cell; what is kept of it."""
+        self._count(record)
+        if self.package:
+            merged = class_of_releases(record.environment_class, self.package)
             record = structs.replace(record, environment_class=merged)
         kept = record if self.keep is None else self.keep(record)
         if kept is not None:
             self.cells.append(kept)
+        return kept
 
 
 LINE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)

@@ -573,6 +573,32 @@ def known_record(text: bytes) -> CellRecord | None:
         return None
 
 
+class _StartedLine(
+    Struct, kw_only=True, tag="started", tag_field="type", forbid_unknown_fields=True
+):
+    suite: str
+    model: str
+    backend: str
+    schema: str
+    variant: str = ""
+
+
+_started_decoder = msgspec.json.Decoder(_StartedLine)
+
+
+def is_started_line(text: bytes) -> bool:
+    """Whether ``text`` is a whole line of a job that began a cell, of which readers of results need
+    nothing.
+    """
+    if not text.startswith(b'{"type":"started",'):
+        return False
+    try:
+        _started_decoder.decode(text)
+    except (msgspec.MsgspecError, ValueError):
+        return False
+    return True
+
+
 def record_of_line(line: Mapping[str, Any]) -> CellRecord:
     """The record in a ``cell`` line, field by field; never an error (see ``left_out``)."""
     known = {name: line[name] for name in _HINTS[CellRecord] if name in line and name != "left_out"}
@@ -636,7 +662,7 @@ def _readable(hint: Any, value: object) -> Any:  # noqa: ANN401 - a type, and a 
         return _rest(hint, value)
 
 
-@functools.lru_cache(maxsize=1 << 14)  # a history names few cells, millions of times
+@functools.lru_cache(maxsize=1 << 17)  # a history names few cells, millions of times
 def _cell(suite: str, model: str, backend: str, schema: str, variant: str) -> Cell:
     return Cell(suite, model, backend, schema, variant)
 

@@ -10,11 +10,12 @@ It is a line of its own, so that the many readers of cells need not read it: a h
 lines as they are, and ``read_samples`` reads those of the run that is shown.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from qbench.judging import Cell, ChangedSample, SampleChanges, SamplesByData
 from qbench.metrics import AnswerPart
@@ -88,6 +89,113 @@ def read_samples(lines: Iterable[bytes]) -> tuple[dict[Cell, dict[str, SampleCha
             continue
         found[cell] = samples
     return found, unread
+
+
+# A report shows the samples of a few hundred pages, of tens of thousands of lines that it checks: a
+# line is decoded into values when they are read.
+
+
+class _Part(Struct, array_like=True, gc=False):
+    text: str
+    probability: float | None = None
+
+
+class _Row(Struct, kw_only=True, gc=False):
+    id: str
+    effect: str
+    label: str = ""
+    change: float | None = None
+    fp32: tuple[_Part, ...] = ()
+    quantized: tuple[_Part, ...] = ()
+    values: tuple[float, float] | None = None
+
+
+class _DataTable(Struct, kw_only=True, gc=False):
+    metric: str
+    digest: str
+    lost: int = 0
+    gained: int = 0
+    changed: int = 0
+    is_probability: bool = False
+    private: bool = False
+    samples: tuple[_Row, ...] = ()
+
+
+class _Line(Struct, kw_only=True):
+    suite: str
+    model: str
+    backend: str
+    schema: str
+    variant: str = ""
+    data: dict[str, _DataTable]
+
+
+_line_decoder = msgspec.json.Decoder(_Line)
+
+
+class LaterSamples(Mapping[str, SampleChanges]):
+    """The samples of one cell by data set, which are read from their line when they are needed.
+
+    ``has_samples``: whether any is listed, which is known without reading them.
+    """
+
+    def __init__(self, text: bytes, names: Iterable[str], *, has_samples: bool) -> None:
+        self.has_samples = has_samples
+        self._text = text
+        self._names = tuple(names)
+        self._read: Mapping[str, SampleChanges] | None = None
+
+    def __getitem__(self, name: str) -> SampleChanges:
+        if self._read is None:
+            self._read = samples_of_line(self._text)[1]
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+NO_SAMPLES = LaterSamples(b"", (), has_samples=False)
+
+
+class SampleLines:
+    """Reads the lines of several runs; a line that an earlier run has, too, is checked once."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[Cell, LaterSamples] | None] = {}
+
+    def read(self, lines: Iterable[bytes]) -> tuple[dict[Cell, LaterSamples], int]:
+        """What ``read_samples`` gives of ``lines``, read when it is needed."""
+        found: dict[Cell, LaterSamples] = {}
+        unread = 0
+        for text in lines:
+            if text not in self._known:
+                self._known[text] = _checked_line(text)
+            known = self._known[text]
+            if known is None:
+                unread += 1
+            else:
+                found[known[0]] = known[1]
+        return found, unread
+
+
+def _checked_line(text: bytes) -> tuple[Cell, LaterSamples] | None:
+    """The cell of a line and its samples; None: ``samples_of_line`` refuses it."""
+    try:
+        line = _line_decoder.decode(text)
+        axes = {axis: getattr(line, axis) for axis in AXES}
+        has_samples = any(table.samples for table in line.data.values())
+        return cell_of_line(axes), LaterSamples(text, line.data, has_samples=has_samples)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        pass
+    try:
+        cell, samples = samples_of_line(text)
+    except ValueError:
+        return None
+    has_samples = any(one.samples for one in samples.values())
+    return cell, LaterSamples(text, samples, has_samples=has_samples)
 
 
 def lines_of_others(lines: Iterable[bytes], cells: Collection[Cell]) -> tuple[bytes, ...]:

@@ -72,6 +72,10 @@ class RunFile:
     read: Callable[[], bytes]
 
 
+_READ_BYTES = 1 << 18
+"""Bytes that are read at once: lines have some thousands."""
+
+
 class FolderStore:
     """The run files ``*.jsonl`` at any depth under ``folder``, named by their paths there.
 
@@ -96,7 +100,7 @@ class FolderStore:
         try:
             if not _is_plain(path):
                 raise not_plain(path)
-            with path.open("rb") as file:
+            with path.open("rb", buffering=_READ_BYTES) as file:
                 yield from file
         except OSError as error:
             raise unreadable(name, error.strerror or str(error)) from error

@@ -12,7 +12,7 @@ from reporting_histories import NEW, edge_histories, make_cell, make_run, nightl
 from qbench.judging import Accepted, Cell
 from qbench.metrics import Answers
 from qbench.reporting import build_report, html_pages, read_memory, remember
-from qbench.reporting.assembly import read_cells
+from qbench.reporting.histories import read_cells
 from qbench.reporting.png import MAX_MODELS, charted_models
 from qbench.tracking import (
     AcceptedCell,
