@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 
 from carry import write_project
 
+from qbench.storage import json_line
 from qbench.tracking import History, Run
 
 SUITE, BAR = "suites/carry.qbench.toml", 1.2
@@ -297,13 +298,18 @@ def write_nights(source: Path, target: Path) -> None:
                 "job": header["job"] | {"plan": plan},
             }
             written = [header | changed, *(moved(line, noise) for line in others)]
-            with (target / f"{run_id}.jsonl").open("w") as file:
-                file.writelines(json.dumps(line) + "\n" for line in written)
+            # in the form that qbench writes: another one takes several times as long to read
+            with (target / f"{run_id}.jsonl").open("w", encoding="utf-8") as file:
+                file.writelines(map(json_line, written))
 
 
 def moved(line: dict[str, Any], noise: random.Random) -> dict[str, Any]:
-    """``line``, one of a thousand cells with fewer hits in every metric."""
-    if line["type"] != "cell" or noise.random() > MOVED:
+    """``line`` with other seconds, and one of a thousand cells with other hits in every metric."""
+    if line["type"] != "cell":
+        return line
+    seconds = {name: one * noise.uniform(0.8, 1.25) for name, one in line["seconds"].items()}
+    line = line | {"seconds": {name: round(one, 3) for name, one in seconds.items()}}
+    if noise.random() > MOVED:
         return line
     metrics = {
         name: metric | {"hits": noise.randrange(metric["out_of"])}

@@ -4,7 +4,7 @@ import argparse
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -104,7 +104,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     package = _package(arguments, folder, doing) if scheduler.installs else None
     if arguments.ci:
         files, notes = _workflows(folder, package, scheduler, jobs)
-        _refuse_none(files, notes, folder, doing, scheduler)
+        _refuse_none(files, folder, doing, scheduler)
     else:
         subject = _subject(arguments, folder, doing)
         files, notes = _files(folder, arguments.suite, subject)
@@ -140,7 +140,6 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 def _refuse_none(
     files: Mapping[Path, str | bytes],
-    notes: Sequence[str],
     folder: Path,
     doing: str,
     scheduler: Scheduler,
@@ -159,7 +158,10 @@ def _refuse_none(
         )
     if not files:
         raise InputError(
-            doing, found=notes[0], expected="what a job installs", remedy="Name it: --package P."
+            doing,
+            found="an installation from a folder that no other computer has",
+            expected=f"what a job installs: {FORMS}",
+            remedy="Name it: --package P.",
         )
     if not any((folder / "suites").glob("*.qbench.toml")):
         remedy = "Write the bench first: qbench init; it writes the workflows, too."

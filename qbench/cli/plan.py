@@ -9,7 +9,7 @@ from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.history_files import DEFAULT_HISTORY, declare_history, open_history
 from qbench.cli.options import check_outputs, declare_json, hinted, suite_path
 from qbench.cli.printing import print_columns, print_json, put, say
-from qbench.errors import InputError
+from qbench.errors import InputError, StoreError
 from qbench.number_text import counted
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
     Raises:
         InputError: a suite is wrong, or has no cells; there is no such history; git tracks the
-            file to write.
+            file to write, or it is there and no plan.
         StoreError: the file cannot be written.
     """
     from qbench.host import utc_now
@@ -78,6 +78,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     output = Path(arguments.output)
     check_outputs("Planning jobs", {"--output": str(output)}, map(str, suites))
     _refuse_tracked(output)
+    _refuse_other_file(output)
     is_there = arguments.history != DEFAULT_HISTORY or Path(arguments.history).is_dir()
     history = open_history(arguments.history) if is_there else None
     with hinted(arguments.extension):
@@ -116,6 +117,29 @@ def _refuse_tracked(output: Path) -> None:
             expected="another one: its jobs would be refused for an uncommitted change",
             remedy="Name another one, such as in a folder that .gitignore lists.",
         )
+
+
+def _refuse_other_file(output: Path) -> None:
+    """Check that the plan takes the place of nothing but a plan.
+
+    Raises:
+        InputError: there is a file of another kind at ``output``.
+    """
+    from qbench.suite import load_job_plan
+
+    if not output.is_file() or not output.stat().st_size:
+        return
+    try:
+        load_job_plan(output)
+    except StoreError:
+        return  # a damaged plan, or one of a newer qbench
+    except InputError as error:
+        raise InputError(
+            "Planning jobs",
+            found=f"--output '{output}', a file that is no plan",
+            expected="a new file, or a plan to write over",
+            remedy="Name another one, or remove it.",
+        ) from error
 
 
 def _wanted_class(text: str | None) -> str | None:

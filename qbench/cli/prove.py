@@ -3,6 +3,7 @@ through.
 """
 
 import argparse
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,7 +87,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "the engine",
     )
     parser.add_argument(
-        "--shard", metavar="I/N", default="", help="make only the trials of share I of N"
+        "--shard",
+        metavar="I/N",
+        default="",
+        help="make only the trials of share I of N; N alone: I is that of the scheduler",
     )
     parser.add_argument(
         "--detect",
@@ -168,7 +172,7 @@ def _reports(arguments: argparse.Namespace) -> dict[str, str | None]:
 
 
 def _proven(arguments: argparse.Namespace) -> "ProofTable":
-    from qbench.suite import ProofOptions, ProvenSuite
+    from qbench.suite import ProofOptions, ProvenSuite, choose_share
     from qbench.tracking import ProofStart
 
     if arguments.suite is None:
@@ -183,7 +187,7 @@ def _proven(arguments: argparse.Namespace) -> "ProofTable":
     options = ProofOptions(
         baselines=Path(arguments.baselines),
         select=arguments.select,
-        shard=arguments.shard,
+        shard=choose_share(arguments.shard, os.environ),
         faults=names_of(arguments.faults),
         seed=arguments.seed,
         places=arguments.places,

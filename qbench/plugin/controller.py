@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from itertools import islice
@@ -319,7 +319,7 @@ class Controller:
             stack.enter_context(
                 telling(lambda line: os.write(stream, f"{neutral_line(line)}\n".encode()))
             )
-        self._step = stack.enter_context(working("running the cells", count, "tests"))
+        self._step = stack.enter_context(working(_RUNNING, count, "tests"))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -337,11 +337,7 @@ class Controller:
 
     def _name_running(self) -> None:
         if self._step is not None:
-            first = ", ".join(
-                one.partition("::")[2] or one for one in islice(self._running, _NAMED)
-            )
-            more = len(self._running) - _NAMED
-            self._step.what = f"running {first}" + (f" and {more} more" if more > 0 else "")
+            self._step.what = running_words(self._running)
 
     def _start_pace(self, node_ids: Iterable[str]) -> None:
         """Start to print the remaining time, on terminals only."""
@@ -499,8 +495,20 @@ def _check_writable(name: str, folder: Path) -> None:
 
 _NAMED = 4
 """Cells that run at the same time in workers and are named in a line."""
+_RUNNING = "running the cells"
 INTERVAL = 60.0
 """Seconds between two lines about the remaining time; a shorter run prints none."""
+
+
+def running_words(node_ids: Collection[str]) -> str:
+    """``running m::ort-cpu+w8a8, …``: which tests run; between two of them, and behind the last,
+    none does.
+    """
+    if not node_ids:
+        return _RUNNING
+    first = ", ".join(one.partition("::")[2] or one for one in islice(node_ids, _NAMED))
+    more = len(node_ids) - _NAMED
+    return f"running {first}" + (f" and {more} more" if more > 0 else "")
 
 
 class PaceReporter:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from msgspec import structs
 
@@ -41,7 +40,6 @@ from qbench.reporting.view import (
     CellView,
     MetricView,
     RunView,
-    read_cell,
     read_run,
     shown_cell,
 )

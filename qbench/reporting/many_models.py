@@ -54,7 +54,7 @@ def _telling_models(report: Report, most: int) -> set[str]:
 MOST_ROWS = 4_000
 """Cells of one table: with more, a page is larger than two megabytes."""
 MOST_COURSES = 1_000
-"""The courses of the last nights that a page draws, of those that moved and of those that did not."""
+"""The courses of the last nights that a page draws: of those that moved, and of the others."""
 
 
 def listed_cells(report: Report, most: int = MOST_ROWS) -> tuple[CellView, ...]:

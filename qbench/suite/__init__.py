@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from qbench.suite.job_choice import COUNTERS as COUNTERS
     from qbench.suite.job_choice import JobChoice as JobChoice
     from qbench.suite.job_choice import choose_job as choose_job
+    from qbench.suite.job_choice import choose_share as choose_share
     from qbench.suite.job_executors import Workers as Workers
     from qbench.suite.job_executors import workers_at as workers_at
     from qbench.suite.job_night import JobEnd as JobEnd

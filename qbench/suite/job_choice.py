@@ -111,11 +111,37 @@ def choose_job(text: str, folder: Path, environment: Mapping[str, str]) -> JobCh
             remedy="Correct the option.",
         )
     plan = load_job_plan(folder / name)
-    index = int(number) if number else _index_of(environment, name, len(plan.jobs))
+    index = (
+        int(number)
+        if number
+        else _given_index(
+            environment,
+            f"Choosing a job of the plan '{name}'",
+            expected=f"one from 1 to {len(plan.jobs)}",
+            remedy=f"Name the job: {name}#1.",
+        )
+    )
     return JobChoice(folder / name, plan, plan.job(index))
 
 
-def _index_of(environment: Mapping[str, str], plan: str, count: int) -> int:
+def choose_share(text: str, environment: Mapping[str, str]) -> str:
+    """``text``, a share as ``I/N``; of ``N`` alone with the number in ``environment``.
+
+    Raises:
+        InputError: it is ``N`` alone, and there is no number.
+    """
+    if not text.isdecimal():
+        return text
+    index = _given_index(
+        environment,
+        f"Reading --shard {text}",
+        expected=f"one from 1 to {text}",
+        remedy=f"Name the share: --shard 1/{text}.",
+    )
+    return f"{index}/{text}"
+
+
+def _given_index(environment: Mapping[str, str], doing: str, *, expected: str, remedy: str) -> int:
     """The number that the scheduler gave this process.
 
     Raises:
@@ -126,12 +152,12 @@ def _index_of(environment: Mapping[str, str], plan: str, count: int) -> int:
         return next(iter(found.values()))
     said = ", ".join(f"{name}={environment[name]}" for name in found)
     raise InputError(
-        f"Choosing a job of the plan '{plan}'",
+        doing,
         found=f"variables that do not agree ({said})"
         if found
         else f"no number: none of {', '.join(one.name for one in COUNTERS)} is set",
-        expected=f"one from 1 to {count}",
-        remedy=f"Name the job: {plan}#1.",
+        expected=expected,
+        remedy=remedy,
     )
 
 

@@ -61,7 +61,7 @@ def refuse_other_suite(plan: JobPlan, path: Path) -> PlannedSuite:
         InputError: the plan does not name it, or was made for other content.
     """
     name = path.name.removesuffix(SUFFIX)
-    doing = f"Running suite '{name}' by plan {plan.short}"
+    doing = f"Reading suite '{name}' for plan {plan.short}"
     known = next((suite for suite in plan.suites if suite.name == name), None)
     if known is None:
         raise InputError(

@@ -394,16 +394,7 @@ class _Reading:
     def take(self, text: bytes) -> None:
         """Add one line; of a type that this qbench does not know, nothing."""
         try:
-            if self.repeated is not None and (repeat := self.repeated.find(text)) is not None:
-                self._count(repeat)
-                self.cells.append(repeat)
-                return
-            record = known_record(text)
-            if record is not None:
-                _ = record.cell  # its axes are names
-                kept = self._take_cell(record)
-                if self.repeated is not None and kept is not None:
-                    self.repeated.remember(text, record, kept)
+            if self._took_known(text):
                 return
             line = decoded_line(text)
             kind = line["type"]
@@ -419,8 +410,6 @@ class _Reading:
         if kind == "run" and not self.header:
             self.header = line
             self.package = release_of(line)[0]
-            if self.package:
-                self.repeated = None  # records of releases are of another class than their lines
         elif kind == "environment":
             self.environment = line
         elif kind == "cell":
@@ -431,6 +420,23 @@ class _Reading:
             self.notes.append(str(line.get("text", "")))
         elif kind == "end":
             self.ended = True
+
+    def _took_known(self, text: bytes) -> bool:
+        """Take a line of a cell that has exactly the known form; whether it is one."""
+        repeated = None if self.package else self.repeated  # the class of a release is merged
+        repeat = None if repeated is None else repeated.find(text)
+        if repeat is not None:
+            self._count(repeat)
+            self.cells.append(repeat)
+            return True
+        record = known_record(text)
+        if record is None:
+            return False
+        _ = record.cell  # its axes are names
+        kept = self._take_cell(record)
+        if repeated is not None and kept is not None:
+            repeated.remember(text, record, kept)
+        return True
 
     def _count(self, record: CellRecord) -> None:
         self.count += 1

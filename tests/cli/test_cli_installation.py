@@ -206,6 +206,8 @@ def test_a_program_is_not_asked_and_the_workflows_come_later(
     assert code == 0
     assert "--ci github --package P" in note
     assert not (bench / ".github").exists()
+    code, _, err = qbench("init", "--ci", "github")
+    assert (code, err.count("--package P")) == (2, 1)
     code, out, _ = qbench("init", "--ci", "github", "--package", "0.1.0", "--json")
     assert code == 0
     assert set(json.loads(out)["written"]) == {

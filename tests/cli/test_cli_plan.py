@@ -135,6 +135,18 @@ def test_the_suite_is_not_written_over(suite, qbench):
     assert suite.read_text() == SUITE
 
 
+def test_a_file_that_is_no_plan_is_not_written_over(suite, qbench, project):
+    plan = ("plan", "night", "--jobs", "2", "-o", "plan.json")
+    for text in ("notes\n", '{"format": "other"}\n'):
+        (project / "plan.json").write_text(text)
+        code, _, err = qbench(*plan)
+        assert (code, err.count("\n")) == (2, 1)
+        assert "no plan" in err
+        assert (project / "plan.json").read_text() == text
+    (project / "plan.json").write_text("")  # as mktemp makes it
+    assert qbench(*plan)[0] == qbench(*plan)[0] == 0
+
+
 def test_a_file_that_git_tracks_is_not_written_over(suite, qbench, project):
     """Each job was refused for the change of the plan, and no new plan could help."""
     plan = ("plan", "night", "--jobs", "2", "-o", "plan.json")

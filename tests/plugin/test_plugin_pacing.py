@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from qbench.plugin.controller import INTERVAL, PaceReporter
+from qbench.plugin.controller import INTERVAL, PaceReporter, running_words
 
 IDS = [f"suites/s.qbench.toml::m::b+s{i}" for i in range(4)]
 
@@ -101,3 +101,9 @@ def test_a_log_hears_which_cells_run_and_how_many_are_done(project, workers):
     ]
     assert any("tiny_a::" in line and " of " in line for line in told), result.stderr.str()
     assert not [line for line in result.stdout.str().splitlines() if " so far" in line]
+
+
+def test_the_line_names_what_runs_and_nothing_where_nothing_does():
+    assert running_words({}) == "running the cells"
+    assert running_words({"a.toml::m::b+s": None, "test_x.py": None}) == "running m::b+s, test_x.py"
+    assert running_words([f"x::{n}" for n in range(6)]) == "running 0, 1, 2, 3 and 2 more"

@@ -9,7 +9,7 @@ import pytest
 from reporting_histories import make_cell, make_run
 
 from qbench.reporting import build_report, html_pages
-from qbench.reporting.many_models import by_model, most_telling
+from qbench.reporting.many_models import by_model, drawn_matrices, listed_cells, most_telling
 from qbench.reporting.png import matrix_png
 from qbench.storage import visible
 
@@ -40,6 +40,31 @@ def test_of_more_models_those_that_need_attention_come_first_and_the_rest_is_sai
         report.tallies,
         report.headline,
     )
+
+
+def test_a_table_of_more_cells_has_those_that_need_attention_and_says_how_many(report, monkeypatch):
+    assert listed_cells(report, 40) is report.cells
+    listed = listed_cells(report, 6)
+    assert [cell.key.model for cell in listed[:4]] == ["network_00", "network_00"] + [
+        "network_01"
+    ] * 2
+    assert {cell.key for cell in report.cells if cell.is_red} <= {cell.key for cell in listed}
+    assert [*listed] == [cell for cell in report.cells if cell in listed]
+    monkeypatch.setattr(listed_cells, "__defaults__", (6,))
+    page = html_pages([report])["cells.html"]
+    assert page.count("<tr>") == 1 + 6
+    assert "6 of 40 cells" in page
+
+
+def test_a_matrix_of_more_cells_links_to_the_other_models(report, monkeypatch):
+    assert drawn_matrices(report, 40) == (report.matrices, ())
+    matrices, others = drawn_matrices(report, 6)
+    assert [len(matrix.rows) for matrix in matrices] == [3, 3]
+    assert len(others) == 17
+    assert RED not in others
+    monkeypatch.setattr(drawn_matrices, "__defaults__", (6,))
+    page = html_pages([report])["index.html"]
+    assert all(f'href="models/{model}.html"' in page for model in others)
 
 
 def test_every_link_of_such_a_site_leads_to_a_page(report, monkeypatch):

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from qbench.errors import InputError
-from qbench.suite import PlannedCode, PlannedSuite, choose_job, make_job_plan, save_job_plan
+from qbench.suite import (
+    PlannedCode,
+    PlannedSuite,
+    choose_job,
+    choose_share,
+    make_job_plan,
+    save_job_plan,
+)
 
 
 @pytest.fixture
@@ -20,6 +27,15 @@ def folder(tmp_path):
 
 def _index(folder, text="plan.json", **environment):
     return choose_job(text, folder, environment).job.index
+
+
+def test_a_share_has_its_number_or_that_of_a_scheduler():
+    assert choose_share("", {}) == ""
+    assert choose_share("3/20", {"CI_NODE_INDEX": "4"}) == "3/20"
+    assert choose_share("20", {"JOB_COMPLETION_INDEX": "4"}) == "5/20"
+    with pytest.raises(InputError) as error:
+        choose_share("20", {})
+    assert "no number" in error.value.found
 
 
 def test_the_number_after_the_mark_wins(folder):

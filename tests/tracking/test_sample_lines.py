@@ -10,6 +10,7 @@ from qbench.metrics import AnswerPart
 from qbench.storage import json_line
 from qbench.tracking import (
     History,
+    SampleLines,
     kept_keys,
     lines_of_others,
     read_run,
@@ -86,6 +87,16 @@ DAMAGED = {
 def test_a_damaged_line_is_counted_and_left_out(text):
     assert text != line()
     assert read_samples([text, line()]) == ({CELL: {"val": CHANGES}}, 1)
+
+
+@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
+def test_lines_that_are_read_later_are_checked_as_strictly(text):
+    reader = SampleLines()
+    for _ in range(2):  # the second run has the same lines
+        found, unread = reader.read([text, line()])
+        assert unread == 1
+        assert {cell: dict(data) for cell, data in found.items()} == {CELL: {"val": CHANGES}}
+        assert found[CELL].has_samples
 
 
 def test_unknown_keys_are_ignored():
