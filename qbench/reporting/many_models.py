@@ -53,7 +53,7 @@ def _telling_models(report: Report, most: int) -> set[str]:
 
 MOST_ROWS = 4_000
 """Cells of one table: with more, a page is larger than two megabytes."""
-MOST_COURSES = 1_000
+MOST_COURSES = 400
 """The courses of the last nights that a page draws: of those that moved, and of the others."""
 
 

@@ -146,6 +146,8 @@ class LaterSamples(Mapping[str, SampleChanges]):
         self._read: Mapping[str, SampleChanges] | None = None
 
     def __getitem__(self, name: str) -> SampleChanges:
+        if name not in self._names:
+            raise KeyError(name)
         if self._read is None:
             self._read = samples_of_line(self._text)[1]
         return self._read[name]
