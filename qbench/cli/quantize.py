@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from qbench.calibration import Profile
-    from qbench.quantization import BiasCorrection, Plan, Schema, Stub
+    from qbench.quantization import BiasCorrection, Plan, Schema, Stub, WeightFit
 
 
 # ``qbench quantize --calib``: samples that ranges are taken from where there is no profile, and
@@ -72,6 +72,9 @@ def takes_ranges(arguments: argparse.Namespace, schema: "Schema | None") -> bool
     return bool(arguments.data) and not has_others and schema is not None and schema.needs_profile
 
 
+_OF_SAMPLES = "a schema that fits weights or corrects biases"
+
+
 def wants_correction(arguments: argparse.Namespace, *, by_schema: bool, has_use: bool) -> bool:
     """Whether biases are to be corrected; ``by_schema``: the schema requires it; ``has_use``:
     ranges need the samples.
@@ -92,10 +95,7 @@ def wants_correction(arguments: argparse.Namespace, *, by_schema: bool, has_use:
     if wanted and not arguments.data:
         raise InputError(
             doing,
-            found=(
-                f"{'a schema that corrects biases' if by_schema else '--correct-bias'} without "
-                "--calib"
-            ),
+            found=f"{_OF_SAMPLES if by_schema else '--correct-bias'} without --calib",
             expected="samples to take means from",
             remedy="Add --calib, the samples that the profile is of.",
         )
@@ -115,17 +115,22 @@ def wants_correction(arguments: argparse.Namespace, *, by_schema: bool, has_use:
 def corrected_on_samples(
     arguments: argparse.Namespace, model: "ir.Model", quantized: "ir.Model", plan: "Plan"
 ) -> "ir.Model":
-    """``quantized`` with biases corrected on the samples that ``arguments`` name.
+    """``quantized`` with weights fitted and biases corrected, as ``plan`` and ``arguments`` ask, on
+    the samples that ``arguments`` name.
 
     Raises:
         QbenchError: the data is wrong or does not fit the model.
     """
-    from qbench.quantization import correct_biases
+    from qbench.quantization import adjusted_on_samples, correct_biases
 
     _, samples = read_samples(
         arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache)
     )
-    return correct_biases(model, quantized, plan, samples.batches())
+    feeds = list(samples.batches())
+    quantized = adjusted_on_samples(model, quantized, plan, feeds)
+    if arguments.correct_bias and not plan.corrects_biases:
+        quantized = correct_biases(model, quantized, plan, feeds)
+    return quantized
 
 
 # ``qbench quantize --read``: the plan of a model that is quantized already.
@@ -384,10 +389,16 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             written.
     """
     from qbench.graph import save_model
-    from qbench.quantization import bias_correction_of, quantize_model, save_plan, stubs_of
+    from qbench.quantization import (
+        bias_correction_of,
+        quantize_model,
+        save_plan,
+        stubs_of,
+        weight_fit_of,
+    )
 
     schema = _schema_of(arguments)
-    by_schema = schema is not None and schema.bias_correction
+    by_schema = schema is not None and (schema.bias_correction or schema.fits_weights)
     corrects = wants_correction(
         arguments, by_schema=by_schema, has_use=takes_ranges(arguments, schema)
     )
@@ -405,18 +416,19 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     )
     check_plot_of(arguments, f"Quantizing '{arguments.model}'")
     model, plan, profile = _model_and_plan(arguments)
-    correction, left = None, dict[str, str]()
+    fit, correction, left = None, None, dict[str, str]()
     if arguments.output:
         quantized = quantize_model(model, plan)
         if corrects:
             quantized = corrected_on_samples(arguments, model, quantized, plan)
-            correction = bias_correction_of(quantized)
+            fit, correction = weight_fit_of(quantized), bias_correction_of(quantized)
         quantized, left = in_form(quantized, arguments.form)
         save_model(quantized, arguments.output)
     if arguments.save_plan:
         save_plan(plan, arguments.save_plan)
     done = _Quantized(
         plan=plan,
+        fit=fit,
         correction=correction,
         left=left,
         unknown=unknown_sizes(model),
@@ -432,11 +444,12 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Quantized:
-    """What was done: the plan, the correction of biases, node → why it stays between Q and DQ,
-    unknown sizes, pairs that the model came with.
+    """What was done: the plan, the fit of weights, the correction of biases, node → why it stays
+    between Q and DQ, unknown sizes, pairs that the model came with.
     """
 
     plan: "Plan"
+    fit: "WeightFit | None"
     correction: "BiasCorrection | None"
     left: Mapping[str, str]
     unknown: Sequence[str]
@@ -452,6 +465,7 @@ def _facts(arguments: argparse.Namespace, done: _Quantized) -> dict[str, Any]:
         "macs": plan.macs,
         "units": len(plan.requested),
         "units_on_grids": len(plan.quantized_units),  # stored name
+        "weight_fit": None if done.fit is None else str(done.fit),
         "bias_correction": None if done.correction is None else str(done.correction),
         "form": arguments.form,
         "left_in_float": done.left,
@@ -474,8 +488,9 @@ def _print(arguments: argparse.Namespace, done: _Quantized) -> None:
     put(f"{arguments.output or arguments.model}: {lines[0]}")
     for line in _stub_lines(done):
         put(line)
-    if done.correction is not None:
-        put(f"  {done.correction}")
+    for change in (done.fit, done.correction):
+        if change is not None:
+            put(f"  {change}")
     if done.unknown:
         named = ", ".join(done.unknown)
         put(

@@ -658,7 +658,7 @@ class SubjectArtifacts:
         """The graphs under ``schema`` for a backend of these capabilities; equal capabilities
         share them.
         """
-        from qbench.quantization import correct_biases, insert_qdq
+        from qbench.quantization import adjusted_on_samples, insert_qdq
 
         if schema.made_by is not None:
             return self._quantized_by(schema.made_by)
@@ -667,10 +667,10 @@ class SubjectArtifacts:
             graphs = self.planned(schema.canonical)
             plans = self._plans(schema, capabilities, graphs)
             models = {name: insert_qdq(model, plans[name]) for name, model in graphs.items()}
-            if schema.bias_correction:
+            if schema.bias_correction or schema.fits_weights:
                 feeds = self._calibration_feeds
                 models = {
-                    name: correct_biases(graphs[name], one, plans[name], feeds[name])
+                    name: adjusted_on_samples(graphs[name], one, plans[name], feeds[name])
                     for name, one in models.items()
                 }
             self._quantized[key] = Quantized(models, plans)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from qbench.quantization.schema import Schema as Schema
     from qbench.quantization.schema import Share as Share
     from qbench.quantization.schema import SlotOptions as SlotOptions
+    from qbench.quantization.schema import WeightCodes as WeightCodes
     from qbench.quantization.schema import load_schema as load_schema
     from qbench.quantization.schema import quantizer_schema as quantizer_schema
     from qbench.quantization.schema import schema_from_table as schema_from_table
@@ -62,6 +63,10 @@ if TYPE_CHECKING:
     from qbench.quantization.stubs import Stub as Stub
     from qbench.quantization.stubs import of_stubs_alone as of_stubs_alone
     from qbench.quantization.stubs import stubs_of as stubs_of
+    from qbench.quantization.weight_fit import WeightFit as WeightFit
+    from qbench.quantization.weight_fit import adjusted_on_samples as adjusted_on_samples
+    from qbench.quantization.weight_fit import fit_weights as fit_weights
+    from qbench.quantization.weight_fit import weight_fit_of as weight_fit_of
     from qbench.quantization.writing import insert_qdq as insert_qdq
     from qbench.quantization.writing import quantize_model as quantize_model
     from qbench.quantization.writing import with_clips_of as with_clips_of

@@ -85,7 +85,7 @@ def move_bias(model: ir.Model, node: ir.Node, place: BiasPlace, plan: Plan, shif
         array = constant_value(value)
         assert array is not None
         moved = array.astype(np.float64) + _shaped(change, array, place)
-        _give(model, node, place.index, ir.tensor(moved.astype(array.dtype)))
+        give_constant(model, node, place.index, ir.tensor(moved.astype(array.dtype)), _MOVED)
         return 0
     integers = constant_value(maker.inputs[0])
     assert integers is not None
@@ -101,7 +101,8 @@ def move_bias(model: ir.Model, node: ir.Node, place: BiasPlace, plan: Plan, shif
     low, high = _ends(qparams)
     dtype = maker.inputs[0].dtype
     assert dtype is not None
-    _give(model, maker, 0, stored(np.clip(moved, low, high).astype(np.int64), dtype))
+    codes = stored(np.clip(moved, low, high).astype(np.int64), dtype)
+    give_constant(model, maker, 0, codes, _MOVED)
     return int(np.count_nonzero((moved < low) | (moved > high)))
 
 
@@ -162,13 +163,18 @@ def _spread(qparams: QParams, rank: int) -> Doubles:
     return np.asarray(scale.reshape([-1 if i == qparams.axis % rank else 1 for i in range(rank)]))
 
 
-def _give(model: ir.Model, node: ir.Node, index: int, tensor: ir.TensorProtocol) -> None:
-    """A constant of its own instead of operand ``index`` of ``node``; one that nothing reads
-    any more goes.
+_MOVED = "corrected"
+
+
+def give_constant(
+    model: ir.Model, node: ir.Node, index: int, tensor: ir.TensorProtocol, word: str
+) -> None:
+    """A constant of its own, called like the old one with ``word``, instead of operand ``index`` of
+    ``node``; one that nothing reads any more goes.
     """
     old = node.inputs[index]
     assert old is not None
-    node.replace_input_with(index, NodeWriter(model).initializer(f"{old.name}_corrected", tensor))
+    node.replace_input_with(index, NodeWriter(model).initializer(f"{old.name}_{word}", tensor))
     maker = old.producer()
     if old.uses() or old.is_graph_output():
         return
@@ -547,14 +553,14 @@ def _measured_units(graph: ir.Graph, plan: Plan) -> Iterator[_Measured]:
     """In graph order."""
     weighted = {slot.node for slot in plan.constants if slot.role is Role.WEIGHT}
     for unit in units_of(graph):
-        place = _place(unit) if unit.name in weighted else None
+        place = bias_place(unit) if unit.name in weighted else None
         if place is not None:
             maker = unit.bias or unit.head
             axis = 1 if op_spec(unit.head).kind is Kind.CONVOLUTION else -1
             yield _Measured(node_key(maker), maker.outputs[0], axis, place)
 
 
-def _place(unit: Unit) -> BiasPlace | None:
+def bias_place(unit: Unit) -> BiasPlace | None:
     """The place of the bias of ``unit``, or of one to be added; None where it cannot have a
     constant bias.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # The names that are schemas by how they are built, and what each word of them means.
 #
-# w<bits>[a<bits>]_<asym|sym|symu8>_<pt|pc|b<N>>[_pow2][_dyn][_bias<bits>][_<method>]
+# w<bits>[a<bits>]_<asym|sym|symu8>_<pt|pc|b<N>>[_pow2][_dyn][_bias<bits>][_fit][_<method>]
 #
 # w, a      bits of weights and of activations; without ``a`` activations stay float, and family and
 #           method are of weights
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
 # pow2      every scale rounded up to a power of two
 # dyn       activations get their parameters from every batch at run time
 # bias      biases at a scale of their own, signed, of that many bits
+# fit       the codes of weights fitted on samples, layer by layer, and biases corrected
 # method    the rule that takes a range from statistics, as in ``entropy``; the extremes when left
 #           out
 
-FORM = "w<bits>[a<bits>]_<asym|sym|symu8>_<pt|pc|b<N>>[_pow2][_dyn][_bias<bits>][_<method>]"
+FORM = "w<bits>[a<bits>]_<asym|sym|symu8>_<pt|pc|b<N>>[_pow2][_dyn][_bias<bits>][_fit][_<method>]"
 
 _NUMBER = r"(0|[1-9]\d*)"
 _PATTERN = re.compile(
     rf"w{_NUMBER}(?:a{_NUMBER})?_(asym|sym|symu8)_(?:(pt|pc)|b{_NUMBER})"
-    rf"(_pow2)?(_dyn)?(?:_bias{_NUMBER})?(?:_([a-z0-9][a-z0-9_.-]*))?"
+    rf"(_pow2)?(_dyn)?(?:_bias{_NUMBER})?(_fit)?(?:_([a-z0-9][a-z0-9_.-]*))?"
 )
 _FAMILIES = {
     "asym": ("uint", "asymmetric"),
@@ -79,6 +80,7 @@ class SchemaName:
     pow2: bool = False
     dynamic: bool = False
     bias_bits: int | None = None
+    fits_weights: bool = False
     method: str = ""
 
     def __post_init__(self) -> None:
@@ -108,7 +110,7 @@ class SchemaName:
         match = _PATTERN.fullmatch(text)
         if match is None:
             return None
-        weight, activation, family, tensor, block, pow2, dynamic, bias, method = match.groups()
+        weight, activation, family, tensor, block, pow2, dynamic, bias, fit, method = match.groups()
         return cls(
             weight_bits=int(weight),
             activation_bits=None if activation is None else int(activation),
@@ -118,6 +120,7 @@ class SchemaName:
             pow2=pow2 is not None,
             dynamic=dynamic is not None,
             bias_bits=None if bias is None else int(bias),
+            fits_weights=fit is not None,
             method=method or "",
         )
 
@@ -131,14 +134,13 @@ class SchemaName:
             self.granularity + ("" if self.block_size is None else str(self.block_size)),
         ]
         words += ["pow2"] * self.pow2 + ["dyn"] * self.dynamic
-        words += [f"bias{self.bias_bits}"] * (self.bias_bits is not None) + [self.method] * bool(
-            self.method
-        )
+        words += [f"bias{self.bias_bits}"] * (self.bias_bits is not None)
+        words += ["fit"] * self.fits_weights + [self.method] * bool(self.method)
         return "_".join(words)
 
     def schema(self) -> "Schema":
         """The schema of this name: one rule for every operator."""
-        from qbench.quantization.schema import Rule, Schema
+        from qbench.quantization.schema import Rule, Schema, WeightCodes
         from qbench.quantization.spec import Granularity, Spec
 
         scale_kind, method = "pow2" if self.pow2 else "real", self.method or "minmax"
@@ -168,7 +170,10 @@ class SchemaName:
             range_method=method,
         )
         return Schema(
-            name=str(self), rules=(Rule(activation=activation, weight=weight, bias=self._bias()),)
+            name=str(self),
+            rules=(Rule(activation=activation, weight=weight, bias=self._bias()),),
+            bias_correction=self.fits_weights,
+            weight_codes=WeightCodes.FITTED if self.fits_weights else WeightCodes.NEAREST,
         )
 
     def _bias(self) -> "BiasSpec | None":
@@ -267,7 +272,7 @@ def _refuse_dynamic(name: SchemaName) -> None:
 def _refuse_method(method: str) -> None:
     from qbench.calibration import get_range_method
 
-    if re.match(r"(pow2|dyn|bias\d+)(_|$)", method):
+    if re.match(r"(pow2|dyn|bias\d+|fit)(_|$)", method):
         raise ImpossibleNameError(f"'{method}' at the end", "the words in their order")
     try:
         get_range_method(method)
@@ -315,7 +320,7 @@ def _nearest_name(text: str) -> str | None:
     bias_bits = None
     if biases and bits[2] is not None:
         bias_bits = _closest(biases[0], _BIAS_BITS)
-    flags = [nearest(word, ("pow2", "dyn")) for word in words[2:]]
+    flags = [nearest(word, ("pow2", "dyn", "fit")) for word in words[2:]]
     others = [
         w
         for w, flag in zip(words[2:], flags, strict=True)
@@ -331,6 +336,7 @@ def _nearest_name(text: str) -> str | None:
             pow2="pow2" in flags,
             dynamic="dyn" in flags,
             bias_bits=bias_bits,
+            fits_weights="fit" in flags,
             method=_MEANT.get("_".join(others)) or nearest("_".join(others), _methods()) or "",
         )
     except ImpossibleNameError:
@@ -368,9 +374,11 @@ _NAMES = (
     "w8a16_asym_pc",
     "w8a16_sym_pc",
     "w4a8_asym_pc",
+    "w4a8_asym_pc_fit",
     "w4a8_asym_pc_mse",
     "w8_sym_pc",
     "w4_sym_b32",
+    "w4_sym_b32_fit",
     "w4_asym_b32",
     "w4_sym_b32_mse",
 )

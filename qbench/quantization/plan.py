@@ -133,6 +133,7 @@ def _letters(index: int) -> str:
 
 _NAMED = 4
 """Units of one reason, and reasons, that ``str(plan)`` names."""
+_FIT = "codes of weights are fitted on samples once it is written"
 _CORRECTION = "biases are corrected on samples once it is written"
 
 
@@ -158,6 +159,7 @@ class Plan:
             in words.
         corrects_biases: the schema wants biases corrected on samples, once the plan is written
             (``correct_biases``).
+        fits_weights: likewise the codes of weights fitted, before that (``fit_weights``).
         run_in_float: products of quantized operands that the backend runs in floats, and why; not
             part of the digest.
         quantized_outputs: the graph outputs that are quantized and dequantized again; all others
@@ -182,6 +184,7 @@ class Plan:
     idle_rules: tuple[str, ...] = ()
     requested: Mapping[str, str] = field(default_factory=dict)
     corrects_biases: bool = False
+    fits_weights: bool = False
     run_in_float: Mapping[str, str] = field(default_factory=dict)
     quantized_outputs: tuple[str, ...] = ()
     node_macs: Mapping[str, int] = field(default_factory=dict)
@@ -241,6 +244,7 @@ class Plan:
             self.profile,
             self.idle_rules,
             self.corrects_biases,
+            self.fits_weights,
         )
         return (
             *names,
@@ -380,6 +384,8 @@ class Plan:
                 "saturate"
             )
         yield from (f"{rule} matches nothing" for rule in self.idle_rules)
+        if self.fits_weights:
+            yield _FIT
         if self.corrects_biases:
             yield _CORRECTION
 
@@ -445,6 +451,8 @@ def _entries(plan: Plan) -> Iterator[tuple[str, str]]:
         (name, f"float, {'refused: ' * f.refused}{f.reason}") for name, f in plan.floats.items()
     )
     yield from ((rule, "matches nothing") for rule in plan.idle_rules)
+    if plan.fits_weights:
+        yield "weights", _FIT
     if plan.corrects_biases:
         yield "biases", _CORRECTION
 
@@ -464,7 +472,8 @@ def _came(decision: Decision) -> bool:
 # "integer_mac_count",
 # "requested": {unit: words}, "clips": {node: form}, "floats": {unit: {"reason", "refused"}},
 # "idle_rules": [rule],
-#  "corrects_biases": true (where the schema wants it), "run_in_float": {unit: reason} and
+#  "corrects_biases", "fits_weights": true (where the schema wants it),
+#  "run_in_float": {unit: reason} and
 #  "quantized_outputs": [value] (where there are any),
 #  "checksums": {"chosen": digest, "derived": digest} (of the slots, by which edits are found),
 #  "slots": [{"slot": [node, role, index, value],
@@ -570,6 +579,7 @@ def _text(plan: Plan, as_json: Callable[[Array], Any], more: Mapping[str, Any]) 
         },
         "idle_rules": list(plan.idle_rules),
         **({"corrects_biases": True} if plan.corrects_biases else {}),
+        **({"fits_weights": True} if plan.fits_weights else {}),
         **({"quantized_outputs": list(plan.quantized_outputs)} if plan.quantized_outputs else {}),
         **more,
     }
@@ -666,6 +676,7 @@ class _PlanText:
     floats: Mapping[str, _FloatText]
     idle_rules: tuple[str, ...]
     corrects_biases: bool = False
+    fits_weights: bool = False
     run_in_float: Mapping[str, str] = field(default_factory=dict)
     quantized_outputs: tuple[str, ...] = ()
     checksums: Mapping[str, str] = field(default_factory=dict)
@@ -689,6 +700,7 @@ def _plan(text: _PlanText) -> Plan:
         idle_rules=text.idle_rules,
         requested=text.requested,
         corrects_biases=text.corrects_biases,
+        fits_weights=text.fits_weights,
         run_in_float=text.run_in_float,
         quantized_outputs=text.quantized_outputs,
     )

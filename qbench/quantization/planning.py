@@ -247,6 +247,7 @@ def make_plan(
         idle_rules=chosen.idle_rules([options for _, options in requests]),
         requested={unit.name: requested_of(unit, options) for unit, options in requests},
         corrects_biases=chosen.bias_correction,
+        fits_weights=chosen.fits_weights,
         run_in_float=run_in_float,
         quantized_outputs=_quantized_outputs(canonical, candidates, decisions),
         node_macs=macs,

@@ -201,6 +201,13 @@ class GraphOutputs(enum.Enum):
     AUTO = "auto"  # quantized where the backend would run their operator in float otherwise
 
 
+class WeightCodes(enum.Enum):
+    """How the codes of weights are chosen once their qparams are known."""
+
+    NEAREST = "nearest"
+    FITTED = "fitted"  # to the results of the float layers on calibration samples
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
     """A named list of rules.
@@ -212,6 +219,8 @@ class Schema:
             profiles.
         bias_correction: move every bias by the mean error that quantization leaves on calibration
             samples.
+        weight_codes: how the codes of weights are chosen; ``fitted`` codes leave the mean of their
+            error to ``bias_correction``.
         outputs: what happens to values that leave the graph.
         by_hand: ranges of single values of one model, of a file of their own (``with_ranges``); a
             schema's file has no such key.
@@ -226,6 +235,7 @@ class Schema:
     rules: tuple[Rule, ...]
     canonical: str = "default"
     bias_correction: bool = False
+    weight_codes: WeightCodes = WeightCodes.NEAREST
     outputs: GraphOutputs = GraphOutputs.AUTO
     # Part of the schema, so that all that plans a cell again (localizing, a search for a repair,
     # faults) takes these ranges without being told of them.
@@ -292,11 +302,16 @@ class Schema:
         return any(spec is not None and not spec.dynamic and spec.fixed is None for spec in specs)
 
     @property
+    def fits_weights(self) -> bool:
+        """Whether codes of weights are fitted on samples."""
+        return self.weight_codes is WeightCodes.FITTED
+
+    @property
     def needs_samples(self) -> bool:
-        """Whether quantizing by it takes calibration samples."""
+        """Whether quantizing by it takes calibration samples: ranges, means, inputs of layers."""
         if self.made_by is not None:
             return self.made_by.takes_samples
-        return self.needs_profile or self.bias_correction
+        return self.needs_profile or self.bias_correction or self.fits_weights
 
     def options_of(self, units: Sequence[tuple[str, str]]) -> tuple[SlotOptions, ...]:
         """What is requested for each of ``units``, (operator, name) in graph order; positions

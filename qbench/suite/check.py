@@ -264,8 +264,7 @@ def _with_schema(check: Check, known: Catalogues) -> tuple[Catalogues, Schema | 
         known = replace(known, schemas=schemas)
     else:
         schema = known.schemas.get(check.schema, doing=check.doing)
-    needs = schema.needs_samples
-    if needs and check.calibration is None:
+    if schema.needs_samples and check.calibration is None:
         raise InputError(
             check.doing,
             found=f"the schema '{schema.name}' without 'calibration'",

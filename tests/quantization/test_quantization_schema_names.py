@@ -257,7 +257,19 @@ def test_every_listed_name_is_of_the_grammar_and_different() -> None:
     names = catalogue().names()
     schemas = [get_schema(name) for name in names]
     assert [schema.name for schema in schemas] == list(names)
-    assert len({schema.rules for schema in schemas}) == len(names)
+    assert len({(schema.rules, schema.weight_codes) for schema in schemas}) == len(names)
+
+
+def test_a_fit_is_of_the_weights_and_the_method_stays_that_of_the_ranges() -> None:
+    schema = get_schema("w4a8_asym_pc_pow2_bias16_fit_mse")
+    plain = get_schema("w4a8_asym_pc_pow2_bias16_mse")
+    assert (schema.rules, schema.fits_weights) == (plain.rules, True)
+    assert schema.bias_correction
+    assert schema.needs_samples
+    assert not plain.fits_weights
+    weights = get_schema("w4_sym_b32_fit")
+    assert weights.needs_samples
+    assert not weights.needs_profile
 
 
 def test_extensions_add_names_but_take_none_of_the_grammar() -> None:
