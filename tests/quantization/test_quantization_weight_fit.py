@@ -71,6 +71,11 @@ def noise(model: ir.Model, other: ir.Model, batches: list[dict[str, Array]]) -> 
     return sum(float(np.square(one - two).sum()) for one, two in pairs) / signal
 
 
+def operators_of(model: ir.Model) -> list[str]:
+    """Without the pair of a bias that correction made."""
+    return [node.op_type for node in model.graph if node.op_type != "DequantizeLinear"]
+
+
 @pytest.mark.parametrize(
     ("make", "left"),
     [(SUBJECTS["conv_relu"], 0.9), (SUBJECTS["depthwise"], 0.2), (gemms, 0.5)],
@@ -85,7 +90,7 @@ def test_outputs_are_nearer_to_fp32_and_the_graph_keeps_its_form(make: Any, left
     assert noise(model, found, batches) < left * noise(model, quantized, batches)
     onnx.checker.check_model(onnx.load_model_from_string(model_bytes(found)), full_check=True)
     assert check_convention(found) == ()
-    assert [node.op_type for node in found.graph] == [node.op_type for node in quantized.graph]
+    assert operators_of(found) == operators_of(quantized)
     fit = weight_fit_of(found)
     assert fit is not None
     assert fit.samples == 40
