@@ -38,7 +38,8 @@ from qbench.storage import write_bytes, write_text
 from qbench.working import working
 
 if TYPE_CHECKING:
-    from qbench.evaluation import SweepPlan
+    from qbench.backends import Backend
+    from qbench.evaluation import SubjectArtifacts, SweepPlan
     from qbench.quantization import Schema
     from qbench.reporting import SweepTable
     from qbench.tracking import ResultFile, SweepCell
@@ -60,6 +61,19 @@ def declare(parser: argparse.ArgumentParser) -> None:
         action="joined",
         default="",
         help=f"schemas to quantize with: names or .toml files (default: {_SCHEMAS})",
+    )
+    parser.add_argument(
+        "--mixed",
+        metavar="N",
+        type=int,
+        default=0,
+        help="mix the schemas and float unit by unit, by what localization measures of each, and "
+        "measure N such mixtures, too: --schema w4a8_asym_pc,w8a8_asym_pc, the coarsest first",
+    )
+    parser.add_argument(
+        "--write-mixed",
+        metavar="FOLDER",
+        help="write each mixture as a schema file there, which quantize, eval and suites take",
     )
     declare_ranges(parser)
     declare_metrics(parser)
@@ -111,6 +125,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         QbenchError: the model, the data or a name is wrong, or no cell can run.
     """
     began = time.monotonic()
+    _refuse_mixed(arguments)
     files = _files(arguments)
     plan = _plan(arguments)
     suite = SuiteFiles(arguments, plan) if arguments.write_suite else None
@@ -202,13 +217,60 @@ def _plan(arguments: argparse.Namespace) -> "SweepPlan":
         subject, choose_cache(arguments.cache), floats, str(environment_here(floats))
     )
     shared.require_float()
+    mixtures = _mixtures(arguments, shared, schemas, backends[0]) if arguments.mixed else []
     return SweepPlan(
         shared=shared,
         backends=backends,
-        schemas=schemas,
+        schemas=[*schemas, *mixtures],
         version=qbench.__version__,
         threads=arguments.threads,
     )
+
+
+def _mixtures(
+    arguments: argparse.Namespace,
+    shared: "SubjectArtifacts",
+    widths: "Sequence[Schema]",
+    backend: "Backend",
+) -> "list[Schema]":
+    """The schemas of a search over precisions; each is written where files are asked for."""
+    from qbench.diagnosis import mixed_schemas, override_text
+
+    with working(f"measuring the units of {arguments.model}"):
+        found = mixed_schemas(shared, widths, backend, points=arguments.mixed)
+    say(
+        f"mixed precision: {counted(found.units, 'unit')}, {counted(found.runs, 'partial run')} "
+        f"for their sensitivity, {counted(len(found.schemas), 'mixture')} to evaluate"
+    )
+    if arguments.write_mixed:
+        folder = Path(arguments.write_mixed)
+        folder.mkdir(parents=True, exist_ok=True)
+        for schema in found.schemas:
+            comment = f"A mixture of {', '.join(one.name for one in widths)} and float."
+            write_text(folder / f"{schema.name}.toml", override_text(schema, comment=comment))
+        say(f"wrote {counted(len(found.schemas), 'schema')} to {folder}")
+    return list(found.schemas)
+
+
+def _refuse_mixed(arguments: argparse.Namespace) -> None:
+    """Refuse mixtures without samples, fewer than one, and next to a suite."""
+    if not arguments.mixed and not arguments.write_mixed:
+        return
+    problems = (
+        (not arguments.mixed, "--write-mixed without --mixed", "a number of mixtures"),
+        (arguments.mixed < 0, f"--mixed {arguments.mixed}", "1 or more mixtures"),
+        (not arguments.calib, "--mixed without --calib", "samples that sensitivity is taken from"),
+        (bool(arguments.ranges), "--mixed with --ranges", "ranges of the profile"),
+        (bool(arguments.write_suite), "--mixed with --write-suite", "one of them"),
+    )
+    for is_wrong, found, expected in problems:
+        if is_wrong:
+            raise InputError(
+                _doing(arguments),
+                found=found,
+                expected=expected,
+                remedy="See 'qbench sweep --help'; files of --write-mixed are schemas for suites.",
+            )
 
 
 def _backend_texts(arguments: argparse.Namespace) -> tuple[str, ...]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from qbench.diagnosis.localize_cell import localize as localize
     from qbench.diagnosis.localize_cell import localize_verdict as localize_verdict
     from qbench.diagnosis.localize_cell import samples_that_moved as samples_that_moved
+    from qbench.diagnosis.mixed import MixedSchemas as MixedSchemas
+    from qbench.diagnosis.mixed import mixed_schemas as mixed_schemas
     from qbench.diagnosis.operators.check import check_operator as check_operator
     from qbench.diagnosis.optimizers import CaseResult as CaseResult
     from qbench.diagnosis.optimizers import OptimizationEffect as OptimizationEffect
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from qbench.diagnosis.optimizers import measure_case as measure_case
     from qbench.diagnosis.optimizers import optimizer_cases as optimizer_cases
     from qbench.diagnosis.repair.cell import RepeatableCell as RepeatableCell
+    from qbench.diagnosis.repair.cell import override_text as override_text
     from qbench.diagnosis.repair.search import check_replay as check_replay
     from qbench.diagnosis.target import bound_of as bound_of
     from qbench.diagnosis.target import match_outputs as match_outputs

@@ -473,6 +473,23 @@ def each_gain(
                 yield unit.value, sqnr_of(before, _noise(wanted, executor.run(feeds), compared))
 
 
+def output_noise(target: Target, feeds: Feeds) -> float:
+    """The noise of the outputs of the watched backend relative to their signal: N of the gains.
+
+    Raises:
+        QbenchError: a backend does not run the graph.
+    """
+    names = [str(value.name) for value in target.original.graph.outputs]
+    feeds = filled_up(target.original, feeds)
+    with (
+        get_backend(FLOAT_BACKEND).prepare(target.original) as run,
+        target.watched.prepare(target.quantized) as other,
+    ):
+        wanted = in_slices(run, target.original).run(feeds)
+        found = in_slices(other, target.quantized).run(feeds)
+    return _noise(wanted, found, names)
+
+
 def _kept_in_float(
     unit: QuantizedUnit, units: Units, seen: Mapping[str, Array]
 ) -> Iterator[tuple[str, Array]]:

@@ -668,7 +668,7 @@ class SubjectArtifacts:
             plans = self._plans(schema, capabilities, graphs)
             models = {name: insert_qdq(model, plans[name]) for name, model in graphs.items()}
             if schema.bias_correction or schema.fits_weights:
-                feeds = self._calibration_feeds
+                feeds = self.calibration_feeds
                 models = {
                     name: adjusted_on_samples(graphs[name], one, plans[name], feeds[name])
                     for name, one in models.items()
@@ -771,7 +771,7 @@ class SubjectArtifacts:
         }
 
     @cached_property
-    def _calibration_feeds(self) -> Mapping[str, Sequence[Feeds]]:
+    def calibration_feeds(self) -> Mapping[str, Sequence[Feeds]]:
         """The batches that every graph is fed while the float model answers the calibration
         samples.
         """

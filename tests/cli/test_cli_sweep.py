@@ -503,3 +503,63 @@ def test_eval_of_several_says_which_cannot_run(refusing, qbench):
     code, out, err = qbench("eval", "net.onnx", *DATA[:2], "--backend", "ort-cpu,nothing")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert "unknown backend 'nothing'" in err
+
+
+def test_a_sweep_profiles_once_whatever_the_schemas_and_range_methods(
+    blobs_files, qbench, monkeypatch
+):
+    from qbench.calibration.watch import Watch
+
+    rows = []
+    run = Watch.run
+
+    def counting(self, feeds):
+        rows.append(len(next(iter(feeds.values()))))
+        return run(self, feeds)
+
+    monkeypatch.setattr(Watch, "run", counting)
+    schemas = "w8a8_asym_pc,w8a8_asym_pt_entropy,w8a8_sym_pc_mse,w4a8_asym_pc_percentile"
+    code, out, err = qbench(
+        "sweep", "net.onnx", *DATA, "--backend", "ort-cpu,ort-cpu-noopt", "--schema", schemas,
+        "--json",
+    )  # fmt: skip
+    assert code == 0, err
+    assert len(names(json.loads(out))) == 10
+    with np.load("train.npz") as file:
+        assert sum(rows) == len(file["x"] if "x" in file else file[file.files[0]])
+
+
+@pytest.mark.slow
+def test_mixtures_are_cells_and_files_that_eval_takes(blobs_files, qbench):
+    command = (
+        "sweep", "net.onnx", *DATA, "--backend", "ort-cpu-noopt", "--schema",
+        "w4a8_asym_pc,w8a8_asym_pc", "--mixed", "2", "--write-mixed", "mixed", "--json",
+    )  # fmt: skip
+    code, out, err = qbench(*command)
+    assert code == 0, err
+    cells = {cell["cell"]: cell for cell in json.loads(out)["cells"]}
+    paths = sorted(Path("mixed").glob("*.toml"))
+    assert [path.stem for path in paths] == ["w4a8_asym_pc_mixed1", "w4a8_asym_pc_mixed2"]
+    texts = [path.read_text() for path in paths]
+    for path in paths:
+        evaluated = qbench("eval", "net.onnx", *DATA, "--backend", "ort-cpu-noopt", "--schema",
+                           str(path), "--json")  # fmt: skip
+        (top1, *_) = json.loads(evaluated[1])["quantized"]["scores"]
+        cell = cells[f"ort-cpu-noopt+{path.stem}"]
+        assert (top1["losses"], top1["gains"]) == (cell["losses"], cell["gains"])
+    assert qbench(*command)[0] == 0
+    assert [path.read_text() for path in paths] == texts
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (("--write-mixed", "mixed"), "--write-mixed without --mixed"),
+        ((*DATA[2:], "--mixed", "-1"), "--mixed -1"),
+        (("--mixed", "2"), "--mixed without --calib"),
+    ],
+)
+def test_mixtures_that_make_no_sense_are_refused(blobs_files, qbench, options, found):
+    code, _, err = qbench("sweep", "net.onnx", *DATA[:2], *options)
+    assert code == 2
+    assert found in err

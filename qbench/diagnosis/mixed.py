@@ -1,0 +1,235 @@
+"""Mixed precision by search: which units get how many bits, one schema for each point.
+
+    N_S − N_S(u)     what unit u costs under schema S: the noise of the outputs less that with u in
+                     float, from the gains that localization measures (``examine.each_gain``)
+    raise u          from width S to the next finer S′: wins (N_S − N_S(u)) − (N_S′ − N_S′(u)),
+                     costs bits of its weight, times its share of all weights and of all products
+
+Widths are schemas, the coarsest first; the last is float. All units begin at the coarsest. The step
+that wins most for its cost is taken, again and again, until every unit is in float (a greedy walk,
+as for a knapsack). Of the steps, as many points as may be evaluated are spread over what is
+predicted to be won. The predictions only order the steps: each point is measured like any cell.
+"""
+
+import glob
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.backends import Array, Backend, Feeds, get_backend
+from qbench.diagnosis.examine import each_gain, output_noise
+from qbench.diagnosis.repair.cell import kept_float, without_idle_rules
+from qbench.diagnosis.repair.search import owners_of
+from qbench.diagnosis.target import Target, watched_backend, watches_itself
+from qbench.diagnosis.unit_runs import Units
+from qbench.errors import InputError
+from qbench.evaluation import SubjectArtifacts
+from qbench.graph import values_by_name
+from qbench.quantization import Plan, Role, Schema
+
+SAMPLES = 8
+"""Calibration samples that sensitivities are of: each unit costs a part of a run of them."""
+_REASON = "kept in float by a search over precisions"
+_LEAST = 1e-9
+"""The cost of a step that costs nothing."""
+_FLOAT = 4
+"""Of the size of the finest width, the size of float: 32 bits for 8."""
+_INTERPRETER = "integer-ort-x64"
+"""Is watched where a backend declares no arithmetic."""
+
+Unit = tuple[str, str]
+"""Graph and unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """``unit`` goes to the width of index ``width``; ``won`` of the noise of the outputs."""
+
+    unit: Unit
+    width: int
+    won: float
+    cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixedSchemas:
+    """The points of a search.
+
+    Args:
+        schemas: from the coarsest to the finest; widths alone are not among them.
+        units: how many there are.
+        runs: runs of a unit in float that sensitivities took.
+    """
+
+    schemas: tuple[Schema, ...]
+    units: int
+    runs: int
+
+
+def mixed_schemas(
+    shared: SubjectArtifacts, widths: Sequence[Schema], backend: Backend, *, points: int
+) -> MixedSchemas:
+    """Schemas that mix ``widths`` and float, at most ``points`` of them.
+
+    The ranges are those of one profile, which all widths share.
+
+    Raises:
+        InputError: widths that have other canonical passes or settings, or rules that select units
+            by name or place.
+        QbenchError: a width cannot be quantized, or the interpreter does not run it.
+    """
+    for width in widths:
+        _refuse_width(width, widths[0])
+    noise: list[dict[Unit, float]] = []
+    sizes: list[dict[Unit, float]] = []
+    for width in widths:
+        quantized = shared.quantized(width, backend.capabilities)
+        noise.append(_noise_of(shared, width, backend))
+        sizes.append(
+            {
+                (graph, unit): size
+                for graph, plan in quantized.plans.items()
+                for unit, size in _sizes(plan, shared.planned(width.canonical)[graph]).items()
+            }
+        )
+    units = [unit for unit in sizes[0] if all(unit in one for one in sizes)]
+    runs = sum(map(len, noise))
+    noise.append({})  # float
+    sizes.append({unit: _FLOAT * sizes[-1][unit] for unit in units})
+    walk = greedy_walk(units, noise, sizes)
+    places = _spread(walk, points)
+    schemas = []
+    for number, place in enumerate(places, 1):
+        chosen = dict.fromkeys(units, 0) | {step.unit: step.width for step in walk[:place]}
+        made = _schema(widths, chosen, f"{widths[0].name}_mixed{number}")
+        graphs = shared.planned(widths[0].canonical).values()
+        schemas.append(without_idle_rules(made, graphs))
+    return MixedSchemas(schemas=tuple(schemas), units=len(units), runs=runs)
+
+
+def greedy_walk(
+    units: Sequence[Unit],
+    noise: Sequence[Mapping[Unit, float]],
+    sizes: Sequence[Mapping[Unit, float]],
+) -> tuple[Step, ...]:
+    """The steps from the coarsest width of all ``units`` to the finest, the best for its cost
+    first; of equal ones that of the first unit.
+
+    Args:
+        units: in graph order.
+        noise: width → unit → its noise; nothing is none.
+        sizes: width → unit → its size.
+    """
+    at = dict.fromkeys(units, 0)
+    steps = []
+    while left := [unit for unit in units if at[unit] + 1 < len(noise)]:
+        found = [_step(unit, at[unit], noise, sizes) for unit in left]
+        best = max(found, key=lambda step: step.won / step.cost)
+        at[best.unit] = best.width
+        steps.append(best)
+    return tuple(steps)
+
+
+def _step(
+    unit: Unit,
+    width: int,
+    noise: Sequence[Mapping[Unit, float]],
+    sizes: Sequence[Mapping[Unit, float]],
+) -> Step:
+    won = noise[width].get(unit, 0.0) - noise[width + 1].get(unit, 0.0)
+    cost = sizes[width + 1][unit] - sizes[width][unit]
+    return Step(unit=unit, width=width + 1, won=max(won, 0.0), cost=max(cost, _LEAST))
+
+
+def _spread(walk: Sequence[Step], points: int) -> list[int]:
+    """Lengths of prefixes of ``walk``: equal parts of its steps, without the empty one and the
+    whole, which are a width and the float model.
+    """
+    inner = max(len(walk) - 1, 0)
+    count = min(points, inner)
+    return sorted({1 + (inner - 1) * at // max(count - 1, 1) for at in range(count)})
+
+
+def _noise_of(shared: SubjectArtifacts, width: Schema, backend: Backend) -> dict[Unit, float]:
+    """Unit → what it costs under ``width``: noise of the outputs relative to their signal."""
+    quantized, found = shared.quantized(width, backend.capabilities), dict[Unit, float]()
+    watched = watched_backend(backend)
+    if not watches_itself(watched or backend):
+        watched = get_backend(_INTERPRETER)
+    assert watched is not None
+    for name, graph in shared.planned(width.canonical).items():
+        target = Target(
+            model=shared.subject.model.id,
+            graph=name,
+            schema=width.name,
+            original=graph,
+            quantized=quantized.models[name],
+            backend=watched,
+            watched=watched,
+        )
+        feeds = _first(shared.calibration_feeds[name])
+        owners, units = owners_of(graph), Units.of(target)
+        nodes = {unit.value: unit.node for unit in units.units}
+        whole = output_noise(target, feeds)
+        with closing(each_gain(target, units, feeds)) as gains:
+            for value, gain in gains:
+                unit = (name, owners.get(nodes[value], nodes[value]))
+                found[unit] = found.get(unit, 0.0) + whole * max(1.0 - 10 ** (-gain / 10), 0.0)
+    return found
+
+
+def _first(batches: Sequence[Feeds]) -> dict[str, Array]:
+    """The first samples of the first batch."""
+    return {name: np.asarray(array)[:SAMPLES] for name, array in batches[0].items()}
+
+
+def _sizes(plan: Plan, graph: ir.Model) -> dict[str, float]:
+    """Quantized unit → bits of its weight, times its share of all weights and of all products."""
+    known = values_by_name(graph)
+    weights: dict[str, tuple[int, int]] = {}
+    for slot, qparams in plan.constants.items():
+        shape = known[slot.value].shape
+        if slot.role is Role.WEIGHT and shape is not None:
+            weights[slot.node] = (qparams.qtype.bits, math.prod(shape.numpy()))
+    elements = sum(count for _, count in weights.values()) or 1
+    found = {}
+    for unit in plan.quantized_units:
+        bits, count = weights.get(unit, (1, 0))
+        found[unit] = bits * (count / elements + plan.node_macs.get(unit, 0) / (plan.macs or 1))
+    return found
+
+
+def _schema(widths: Sequence[Schema], chosen: Mapping[Unit, int], name: str) -> Schema:
+    """The coarsest width, with the rules of others in front for the units that are there."""
+    base = widths[0]
+    for index in range(1, len(widths)):
+        patterns = tuple(glob.escape(unit) for (_, unit), at in chosen.items() if at == index)
+        rules = (replace(rule, names=patterns) for rule in widths[index].rules if patterns)
+        base = base.preceded_by(tuple(rules))
+    in_float = [unit for (_, unit), at in chosen.items() if at == len(widths)]
+    return kept_float(base, in_float, name=name, reason=_REASON)
+
+
+def _refuse_width(width: Schema, first: Schema) -> None:
+    same: tuple[Callable[[Schema], object], ...] = (
+        lambda one: one.canonical,
+        lambda one: one.bias_correction,
+        lambda one: one.weight_codes,
+        lambda one: one.outputs,
+    )
+    if any(setting(width) != setting(first) for setting in same):
+        found = f"'{width.name}' and '{first.name}', with other canonical passes or settings"
+    elif any(rule.names or rule.first or rule.last for rule in width.rules):
+        found = f"'{width.name}', with a rule that selects units by name or place"
+    else:
+        return
+    raise InputError(
+        "Searching over precisions",
+        found=found,
+        expected="schemas that differ in the specs of their slots",
+        remedy="Name schemas such as w4a8_asym_pc,w8a8_asym_pc.",
+    )

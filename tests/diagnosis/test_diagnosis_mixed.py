@@ -1,0 +1,70 @@
+"""Mixtures of precisions: the order of steps, and schemas that plan what was chosen."""
+
+import pytest
+
+from qbench.backends import get_backend
+from qbench.diagnosis import mixed_schemas
+from qbench.diagnosis.mixed import greedy_walk
+from qbench.errors import InputError
+from qbench.evaluation import SubjectArtifacts, build_subject
+from qbench.quantization import Role, get_schema
+from qbench.storage import Cache
+
+A, B, C = ("model", "a"), ("model", "b"), ("model", "c")
+
+
+def test_the_step_that_wins_most_for_its_cost_comes_first() -> None:
+    noise = [{A: 1.0, B: 8.0, C: 0.0}, {A: 0.1, B: 4.0, C: 0.0}, {}]
+    sizes = [{A: 4.0, B: 4.0, C: 4.0}, {A: 8.0, B: 8.0, C: 8.0}, {A: 32.0, B: 32.0, C: 32.0}]
+    walk = greedy_walk([A, B, C], noise, sizes)
+    assert [(step.unit, step.width) for step in walk] == [
+        (B, 1),
+        (A, 1),
+        (B, 2),
+        (A, 2),
+        (C, 1),
+        (C, 2),
+    ]
+    assert walk[0].won == 4.0
+    assert walk[0].cost == 4.0
+
+
+def test_more_noise_with_more_bits_is_no_gain() -> None:
+    noise = [{A: 1.0}, {A: 2.0}, {}]
+    walk = greedy_walk([A], noise, [{A: 1.0}, {A: 1.0}, {A: 3.0}])
+    assert [step.won for step in walk] == [0.0, 2.0]
+    assert all(step.cost > 0 for step in walk)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> SubjectArtifacts:
+    subject = build_subject("digits_cnn", "digits_test", "digits_train", ["agreement"], 64)
+    return SubjectArtifacts(
+        subject, Cache(tmp_path_factory.mktemp("cache")), get_backend("ort-cpu"), "here"
+    )
+
+
+@pytest.mark.slow
+def test_schemas_give_every_unit_the_width_that_was_chosen(shared: SubjectArtifacts) -> None:
+    backend = get_backend("ort-cpu-noopt")
+    widths = [get_schema("w4a8_asym_pc"), get_schema("w8a8_asym_pc")]
+    found = mixed_schemas(shared, widths, backend, points=4)
+    assert [schema.name for schema in found.schemas] == [
+        f"w4a8_asym_pc_mixed{number}" for number in (1, 2, 3, 4)
+    ]
+    assert found.schemas == mixed_schemas(shared, widths, backend, points=4).schemas
+    wide = []
+    for schema in found.schemas:
+        plan = shared.quantized(schema, backend.capabilities).plans["model"]
+        bits = [one.qtype.bits for slot, one in plan.constants.items() if slot.role is Role.WEIGHT]
+        assert set(bits) <= {4, 8}
+        assert not plan.idle_rules
+        wide.append(bits.count(8) + 2 * (found.units - len(bits)))
+    assert wide == sorted(wide)
+    assert wide[0] >= 1
+
+
+def test_widths_that_do_not_fit_each_other_are_an_error(shared: SubjectArtifacts) -> None:
+    widths = [get_schema("w4a8_asym_pc"), get_schema("w8a8_asym_pc_fit")]
+    with pytest.raises(InputError, match="other canonical passes or settings"):
+        mixed_schemas(shared, widths, get_backend("ort-cpu"), points=4)
