@@ -21,7 +21,7 @@ def arrays(path: str, name: str) -> tuple[Any, Any]:
     """The samples for the input ``name``, and the labels where the file has them."""
     with np.load(path) as file:
         samples = file[name] if name in file else file[file.files[0]]
-        return samples, file["labels"] if "labels" in file else None
+        return samples, dict(file).get("labels")
 
 
 def main() -> int:
@@ -42,7 +42,7 @@ def main() -> int:
     validation, labels = arrays(arguments.validation, name)
     found: list[float] = []
 
-    def evaluated(candidate: Any, data: Iterable[Any]) -> tuple[float, list[float]]:
+    def evaluated(candidate: "onnx.ModelProto", data: Iterable[Any]) -> tuple[float, list[float]]:
         raw = candidate.SerializeToString()
         session = ort.InferenceSession(raw, providers=["CPUExecutionProvider"])
         hits = [
@@ -52,7 +52,7 @@ def main() -> int:
         found.append(sum(hits) / len(hits))
         return found[-1], hits
 
-    def fed(pair: Any) -> Any:
+    def fed(pair: object) -> object:
         return pair[0] if isinstance(pair, tuple) else pair
 
     pairs = [({name: row[None]}, label) for row, label in zip(validation, labels, strict=True)]

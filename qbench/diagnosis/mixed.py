@@ -221,7 +221,9 @@ def _refuse_width(width: Schema, first: Schema) -> None:
         lambda one: one.weight_codes,
         lambda one: one.outputs,
     )
-    if any(setting(width) != setting(first) for setting in same):
+    if width.made_by is not None:
+        found = f"'{width.name}', which another quantizer makes"
+    elif any(setting(width) != setting(first) for setting in same):
         found = f"'{width.name}' and '{first.name}', with other canonical passes or settings"
     elif any(rule.names or rule.first or rule.last for rule in width.rules):
         found = f"'{width.name}', with a rule that selects units by name or place"

@@ -159,6 +159,8 @@ def _made(request: Request, quantized: Quantized) -> dict[str, str]:
         made["ranges"] = f"{counted(len(hand.names), 'value')} of '{hand.file}' (#{hand.digest})"
     rules = plain(replace(schema, name=""))
     del rules["by_hand"], rules["made_by"]  # so that the digest is that of the rules alone
+    if not schema.fits_weights:
+        del rules["weight_codes"]  # accepted results hold digests from before there was a choice
     return {**made, "schema": digest_plain(rules)[:_RULE_DIGITS]}
 
 
