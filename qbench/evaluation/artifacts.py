@@ -722,7 +722,7 @@ class SubjectArtifacts:
 
         def make(entry: Path) -> None:
             taken = quantizer.takes_samples
-            samples = stacked(self._calibration_feeds[graph], doing) if taken else {}
+            samples = stacked(self.calibration_feeds[graph], doing) if taken else {}
             task = QuantizerTask(
                 quantizer=quantizer,
                 model=model,
