@@ -7,8 +7,8 @@
 
 Widths are schemas, the coarsest first; the last is float. All units begin at the coarsest. The step
 that wins most for its cost is taken, again and again, until every unit is in float (a greedy walk,
-as for a knapsack). Of the steps, as many points as may be evaluated are spread over what is
-predicted to be won. The predictions only order the steps: each point is measured like any cell.
+as for a knapsack). As many points as may be evaluated are spread evenly over the steps. The
+predictions only order the steps: each point is measured like any cell.
 """
 
 import glob
