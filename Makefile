@@ -25,7 +25,7 @@ ifneq ($(shell $(BIN)/python -c 'print(open("$(STAMP)").read())' 2>/dev/null),$(
 endif
 
 .DEFAULT_GOAL := setup
-.PHONY: setup bench operators engines engines-table detection test golden test-slow test-random test-lowest test-newest test-oracles lint format nightly report doctor benchmarks bias-table zoo-table docs docs-serve help clean
+.PHONY: setup bench operators quantizers engines engines-table detection test golden test-slow test-random test-lowest test-newest test-oracles lint format nightly report doctor benchmarks bias-table zoo-table docs docs-serve help clean
 
 setup: $(STAMP)  ## make .venv; every other target does it by itself (default)
 	@echo "ready; 'make help' lists what can be made"
@@ -97,8 +97,11 @@ report: $(STAMP)  ## draw the report again from the history alone
 doctor: $(STAMP)  ## say what this computer and the suites are like
 	$(BIN)/qbench doctor
 
+quantizers: $(STAMP)  ## every quantizer of other people on the same models; resumable, installs each tool (hours)
+	$(BIN)/python benchmarks/quantizers.py --models all --write
+
 benchmarks: $(STAMP)  ## measure what qbench itself costs (docs/performance.md)
-	@for script in $(filter-out benchmarks/digests.py benchmarks/fuzz_models.py benchmarks/trials.py benchmarks/detection% benchmarks/rival_% benchmarks/esp_ppq_%,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(filter-out benchmarks/digests.py benchmarks/fuzz_models.py benchmarks/trials.py benchmarks/detection% benchmarks/quantizers.py benchmarks/rival_% benchmarks/esp_ppq_%,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 bias-table: $(STAMP)  ## measure examples/bias-and-scale and write its tables in docs (40 minutes)
 	$(BIN)/python examples/bias_and_scale_table.py
