@@ -158,9 +158,9 @@ def page(models: list[str], names: list[str], cache: Cache) -> str:
         "Each [quantizer](../quantizers.md) got the same float model and calibration samples, and",
         "its file was measured on the same samples. `integer-ideal` counts exactly: differences",
         "there are the quantizer's. top-1 is the change from fp32 in percentage points, with its",
-        "95 % interval (by sources where samples share some). Seconds are wall clock of one run on a",
-        "shared computer",
-        "with two cores. Written by `benchmarks/quantizers.py`, which has the settings.",
+        "95 % interval (by sources where samples share some). Seconds are wall clock of one run on",
+        "a shared computer with two cores. Written by `benchmarks/quantizers.py`, which has the",
+        "settings.",
     ]
     for model in models:
         results = {
