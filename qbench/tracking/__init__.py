@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from qbench.tracking.earlier_results import answer_digests as answer_digests
     from qbench.tracking.finding_lines import finding_line as finding_line
     from qbench.tracking.finding_lines import finding_of_line as finding_of_line
+    from qbench.tracking.gate_record import GateRecord as GateRecord
     from qbench.tracking.history import History as History
     from qbench.tracking.history import MetricRow as MetricRow
     from qbench.tracking.history import RunWriter as RunWriter
@@ -104,7 +105,6 @@ if TYPE_CHECKING:
     from qbench.tracking.record import AXES as AXES
     from qbench.tracking.record import FORMAT as FORMAT
     from qbench.tracking.record import CellRecord as CellRecord
-    from qbench.tracking.record import GateRecord as GateRecord
     from qbench.tracking.record import MetricRecord as MetricRecord
     from qbench.tracking.record import Run as Run
     from qbench.tracking.record import absent_cells as absent_cells

@@ -19,7 +19,8 @@ from qbench.judging import (
     paired_interval,
 )
 from qbench.number_text import counted
-from qbench.tracking.record import AXES, CellRecord, JudgedCost, MetricRecord, Run
+from qbench.tracking.gate_record import JudgedCost
+from qbench.tracking.record import AXES, CellRecord, MetricRecord, Run
 
 COMPARED_KEYS = (
     *(*AXES, "outcome", "excused", "environment_class", "metrics", "digests"),

@@ -3,12 +3,12 @@ types and keys.
 """
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType, structs
+from msgspec import Struct, structs
 
 from qbench.errors import InputError
 from qbench.judging import (
@@ -29,10 +29,10 @@ from qbench.judging import (
     paired_interval,
 )
 from qbench.metrics import Against, Clusters, Counted, Direction, Score
-from qbench.number_text import value_text
 from qbench.storage import plain
 from qbench.tracking.calibrations import packed_calibration, unpacked_calibration
 from qbench.tracking.cell_key import Carried, CellKey
+from qbench.tracking.gate_record import GateRecord, JudgedCost, judged_cost
 
 # One cell as it is stored: the one typed form of a cell in run files, in the index, in comparisons
 # and in reports.
@@ -184,55 +184,6 @@ class MetricRecord(Struct, Counted, frozen=True, kw_only=True, gc=False):
 
 _OF_SCORE = tuple(field.name for field in fields(Score) if field.name != "metric")
 """The fields that a metric of a line has in common with its score."""
-
-
-class GateRecord(Struct, frozen=True, kw_only=True):
-    """One gate of a verdict, in the words of the line; ``limit`` is a fraction, absent or None
-    where it has none. ``value``: of a time or size, which alone has one (``Gate``).
-    """
-
-    kind: str = ""
-    metric: str = ""
-    state: str = ""
-    detail: str = ""
-    rule: str = ""
-    limit: float | UnsetType | None = UNSET
-    value: float | UnsetType = UNSET
-    shown: dict[str, Any] | UnsetType | None = UNSET
-    decided: str | UnsetType | None = UNSET
-
-
-class JudgedCost(NamedTuple):
-    """A time or size of a cell: its name, unit and value, the least of its limits (None: not
-    known), and the worst state of its gates.
-
-    ``is_exact``: whether the same code always gives the same number.
-    """
-
-    name: str
-    unit: str
-    is_exact: bool
-    value: float
-    limit: float | None
-    state: str
-
-    @property
-    def text(self) -> str:
-        """``0.712 × fp32``, ``30,000 bytes``."""
-        return value_text(self.value, self.unit)
-
-    @property
-    def limit_text(self) -> str:
-        """``at most 0.8 × fp32``; empty where no limit is known."""
-        return "" if self.limit is None else f"at most {value_text(self.limit, self.unit)}"
-
-
-_WORST = ("broken", "inconclusive", "incomparable", "holds")
-"""The states of a gate of time or size, the worst first."""
-
-
-def _worst_first(gate: GateRecord) -> int:
-    return _WORST.index(gate.state) if gate.state in _WORST else 0
 
 
 class CellRecord(
@@ -391,7 +342,7 @@ class CellRecord(
             quantity = COSTS.get(gate.kind)
             if quantity is not None and isinstance(gate.value, float):
                 groups.setdefault(quantity, []).append(gate)
-        return tuple(_judged_cost(quantity, gates) for quantity, gates in groups.items())
+        return tuple(judged_cost(quantity, gates) for quantity, gates in groups.items())
 
     @property
     def is_measured(self) -> bool:
@@ -495,17 +446,6 @@ class CellRecord(
             expected="metrics in whole numbers, digests and an environment class",
             remedy="Take another run file.",
         )
-
-
-def _judged_cost(quantity: Quantity, gates: Sequence[GateRecord]) -> JudgedCost:
-    worst = min(gates, key=_worst_first)
-    assert isinstance(worst.value, float)
-    return JudgedCost(
-        *(quantity.name, quantity.unit, quantity.is_exact),
-        value=worst.value,
-        limit=min((gate.limit for gate in gates if isinstance(gate.limit, float)), default=None),
-        state=worst.state,
-    )
 
 
 def _gate_line(gate: Gate) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from qbench.reporting.report import TITLES, cause_name
 from qbench.reporting.trends import class_difference
 from qbench.reporting.view import read_cell
 from qbench.tracking import Run, record_of_line
-from qbench.tracking.record import GateRecord
+from qbench.tracking.gate_record import GateRecord
 
 
 @pytest.fixture(scope="module")
