@@ -67,7 +67,7 @@ def test_the_flag_and_the_schema_do_the_same(profiled, qbench):
     ("schema", "more", "message"),
     [
         ("coarse.toml", ("--correct-bias",), "found --correct-bias without --calib"),
-        ("mended.toml", (), "found a schema that corrects biases without --calib"),
+        ("mended.toml", (), "found a schema that fits weights or corrects biases without --calib"),
         ("coarse.toml", ("--data", "train.npz"), "found --calib that nothing reads"),
         ("coarse.toml", ("--correct-bias", "--data", "nowhere.npz"), "nowhere.npz"),
     ],

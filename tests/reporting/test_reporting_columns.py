@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from qbench.judging import FP32, Compared, MetricNoise, Repeats, RewriteNote, Stopped
+from qbench.judging import FP32, Compared, MetricNoise, QuantizerNote, Repeats, RewriteNote, Stopped
 from qbench.metrics import Clusters
 from qbench.reporting import columns
 from qbench.reporting.chance import data_powers
@@ -147,6 +147,7 @@ WHOLE = structs.replace(
     changed={"data": ("1",)},
     compared=Compared(backend="b", elements=9, differing=1),
     rewritten=RewriteNote(policy="fast", nodes=1),
+    quantizer=QuantizerNote(title="some words", versions={"package": "1.2"}, left=1),
     calibrated={"key": "k"},
     seconds={"run": 1.5},
     repeats=Repeats(
