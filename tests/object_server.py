@@ -100,6 +100,7 @@ class _Answering:
         logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
         s3_backends["123456789012"]["aws"].create_bucket(BUCKET, "us-east-1")
         self.refuses = ""
+        self._one_at_a_time = threading.Lock()  # moto looks for a key and writes it in two steps
         self._app = DomainDispatcherApplication(create_backend_app)
         self._make = make_server
         self._port = 0
@@ -122,7 +123,8 @@ class _Answering:
     def _answer(self, environ, start_response):
         code, concerns = _REFUSALS.get(self.refuses, ("", lambda _: False))
         if not concerns(environ["REQUEST_METHOD"]):
-            return self._app(environ, start_response)
+            with self._one_at_a_time:
+                return self._app(environ, start_response)
         from werkzeug.wsgi import get_input_stream
 
         get_input_stream(environ).read()  # else the client's connection breaks while it sends

@@ -202,7 +202,7 @@ _DESCRIPTIONS: Mapping[str, Callable[[Any], str]] = {
 
 COMMAND = Command(
     name="list",
-    summary="list the names of models, backends, schemas, quantizers, metrics, passes and more",
+    summary="list the names of models, backends, schemas, quantizers, metrics and more",
     example="qbench list backends",
     declare=declare,
     execute=execute,
