@@ -123,8 +123,8 @@ _FLOATS = frozenset(
 
 
 def node_qparams(node: ir.Node) -> QParams | None:
-    """The qparams of a Q or DQ ``node``; None if they are computed at run time, not integers or
-    without float32 scales.
+    """The qparams of a Q or DQ ``node`` of integers; None if they are computed at run time, of
+    floats or without float32 scales.
 
     Raises:
         InputError: it is invalid: a scale that is not positive and finite, an integer tensor that
@@ -177,9 +177,10 @@ def code_dtype(node: ir.Node) -> ir.DataType:
 def _qtype(node: ir.Node) -> QType | None:
     dtype = code_dtype(node)
     try:
-        return QType.parse(dtype.name.lower())
+        qtype = QType.parse(dtype.name.lower())
     except InputError:
-        return None  # float8 and its kin
+        return None
+    return None if qtype.is_float else qtype
 
 
 def _check_scale(node: ir.Node, scale: _Array) -> None:

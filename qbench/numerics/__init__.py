@@ -44,9 +44,13 @@ if TYPE_CHECKING:
     from qbench.numerics.arithmetic import get_arithmetic as get_arithmetic
     from qbench.numerics.arithmetic import list_arithmetics as list_arithmetics
     from qbench.numerics.arithmetic import load_arithmetic as load_arithmetic
+    from qbench.numerics.block_format import BLOCK_FORMATS as BLOCK_FORMATS
+    from qbench.numerics.block_format import BlockFormat as BlockFormat
     from qbench.numerics.elementwise import add_quantized as add_quantized
     from qbench.numerics.elementwise import divide_quantized as divide_quantized
     from qbench.numerics.elementwise import subtract_quantized as subtract_quantized
+    from qbench.numerics.float_format import FLOAT_FORMATS as FLOAT_FORMATS
+    from qbench.numerics.float_format import FloatFormat as FloatFormat
     from qbench.numerics.functions import averager as averager
     from qbench.numerics.functions import hard_swish_in_16_bits as hard_swish_in_16_bits
     from qbench.numerics.functions import rational_sigmoid as rational_sigmoid

@@ -16,6 +16,7 @@ from qbench.numerics.arithmetic import (
     ZeroPoint,
     arithmetic_for,
 )
+from qbench.numerics.float_format import FLOAT_FORMATS, FloatFormat
 from qbench.numerics.multiplier import range_factors
 from qbench.numerics.qparams import Floats, QParams
 from qbench.numerics.qtype import QType, qtype_of
@@ -30,12 +31,21 @@ from qbench.numerics.rounding import fused_multiply_add, round_reals
 #     q     = clip(round_half_even(x / scale) + z, qmin, qmax)
 #     x̂     = scale · (q − z)
 #
+# Of floats, ``largest`` their largest number:
+#
+#     scale = max |end| / largest
+#     e8m0    2^(⌊log₂ max |end|⌋ − ⌊log₂ largest⌋)       OCP Microscaling Formats 1.0, 6.3
+#     e4m3    s · e4m3fn(max |end| / (largest · s)),
+#             s = max over all blocks of |end| / (largest · 448)    NVFP4, as NVIDIA has it
+#     q     = nearest code of x / scale, saturated
+#     x̂     = scale · number of q
+#
 # All in float64, the scale then rounded to float32. A range whose scale is below the smallest
 # normal float32 (2⁻¹²⁶), [0, 0] above all, gets scale 1: zero stays exact and later products of
 # scales do not vanish.
 
 Symmetry = Literal["asymmetric", "symmetric", "symmetric_unsigned"]
-ScaleKind = Literal["real", "pow2", "pow2_nearest"]
+ScaleKind = Literal["real", "pow2", "pow2_nearest", "e8m0", "e4m3"]
 FloatArray = npt.NDArray[np.float32]
 
 SMALLEST_SCALE = 2.0**-126
@@ -59,12 +69,13 @@ def choose_qparams(
     Args:
         low: the lower end, a number, or an array: 1-d per channel, the blocks' shape per block.
         high: the upper end, of the same shape.
-        qtype: the integer type, or its name.
+        qtype: the type, or its name; one of floats is ``symmetric``, with its zero point at 0.
         symmetry: ``symmetric`` keeps the zero point at 0 (2^(bits−1) if unsigned);
             ``symmetric_unsigned`` puts it at qmin where low ≥ 0 and is symmetric elsewhere.
         narrow_range: leave out the lowest code.
         scale_kind: ``pow2`` rounds the scale up to a power of two (at most 2¹²⁷), ``pow2_nearest``
             to the nearest in ratio (the ends may then saturate), before the zero point is chosen.
+            ``e8m0`` and ``e4m3`` are the shared scales of MX and NVFP4, of floats per block.
         axis: of the channels or blocks, as in ``QParams``.
         block_size: elements of a block, as in ``QParams``.
 
@@ -88,6 +99,9 @@ def choose_qparams(
             "one range with an axis or a block_size", "arrays of ranges, or neither of the two"
         )
     qtype = qtype_of(qtype)
+    if qtype.floating is not None or scale_kind in _SHARED_SCALES:
+        kind = QParamsKind(qtype, symmetry, narrow_range, scale_kind)
+        return choose_float_scales(np.maximum(-lows, highs), kind, axis, block_size)
     qmin = qtype.qmin + int(narrow_range)
     spans = _spans(lows, highs, (qmin, qtype.middle, qtype.qmax), symmetry)
     scale = np.where(spans < SMALLEST_SCALE, 1.0, spans)
@@ -111,7 +125,7 @@ def quantize(
 
     Args:
         x: real array, taken as float32. Infinities saturate; NaN becomes qmin, as in ONNX Runtime,
-            or what the arithmetic makes of it.
+            or what the arithmetic makes of it; of floats ``FloatFormat.encode`` says what.
         qparams: of the codes.
         arithmetic: an arithmetic or its name, whose ``quantizing`` replaces the rule above; None:
             that rule.
@@ -126,6 +140,8 @@ def quantize(
     real = np.asarray(x, np.float32)
     if arithmetic is not None:
         return _quantized_by(real, qparams, arithmetic_for(arithmetic, "QuantizeLinear"))
+    if qparams.qtype.floating is not None:
+        return _rounded_to_floats(real, qparams, qparams.qtype.floating)
     scale, point = qparams.expanded(real.shape)
     # Rounded values beyond 2^24 saturate in a type of 16 bits, so that float32 holds every sum that
     # matters there.
@@ -140,8 +156,21 @@ def quantize(
     return np.asarray(codes.astype(qparams.qtype.storage_dtype))
 
 
+def _rounded_to_floats(
+    real: FloatArray, qparams: QParams, floating: FloatFormat
+) -> npt.NDArray[np.uint8]:
+    """By the rule of ONNX, which every arithmetic here has: x / s in float32, rounded half to even,
+    saturated.
+    """
+    scale, _ = qparams.expanded(real.shape)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return floating.encode(np.divide(real, scale, dtype=np.float32))
+
+
 def _quantized_by(real: FloatArray, qparams: QParams, arithmetic: Arithmetic) -> npt.NDArray[Any]:
     """In float32: x / s or x · (1 / s), the zero point before or behind the rounding."""
+    if qparams.qtype.floating is not None:
+        return _rounded_to_floats(real, qparams, qparams.qtype.floating)
     rule, (low, high) = arithmetic.quantizing, arithmetic.limits(qparams)
     if rule.ranged:
         return _ranged(real, qparams, arithmetic)
@@ -189,7 +218,7 @@ def dequantize(
     """The real values of codes ``q``: float32(q − zero_point) · scale, float32.
 
     Args:
-        q: codes.
+        q: codes; those of floats as bits, uint8.
         qparams: of the codes.
         arithmetic: an arithmetic or its name, whose ``dequantizing`` replaces the rule above; None:
             that rule.
@@ -199,6 +228,9 @@ def dequantize(
         ValueError: numbers out of the range of the type, or parameters that do not fit the shape.
     """
     codes = np.asarray(q)
+    if qparams.qtype.floating is not None:
+        scale, _ = qparams.expanded(codes.shape)
+        return np.asarray(qparams.qtype.floating.decode(codes) * scale, np.float32)
     _require_codes(codes, qparams.qtype)
     scale, point = qparams.expanded(codes.shape)
     dequantizing = (
@@ -272,6 +304,67 @@ def _refused(found: str, expected: str) -> InputError:
         expected=expected,
         remedy="Correct the range.",
     )
+
+
+# The scales of types of floats. Those of blocks that are zero throughout are 1 (2⁻⁹ where e4m3fn
+# times a scale of the tensor stores them): the OCP text leaves them open.
+
+_SHARED_SCALES = frozenset({"e8m0", "e4m3"})
+_SMALLEST_WHOLE = 2.0**-100
+"""Products with any number of e4m3fn are normal float32, which a quotient gives back."""
+_E8M0, _E4M3 = FLOAT_FORMATS["float8e8m0"], FLOAT_FORMATS["float8e4m3fn"]
+
+
+def choose_float_scales(
+    reach: Floats, kind: QParamsKind, axis: int | None, block_size: int | None
+) -> QParams:
+    """The qparams of ``kind``, of floats, for values that reach ±``reach``.
+
+    Raises:
+        InputError: a kind that floats do not have.
+    """
+    floating, scale_kind = kind.qtype.floating, kind.scale_kind
+    if floating is None:
+        raise _refused(f"scales of {scale_kind} for {kind.qtype}", "a type of floats with them")
+    if kind.symmetry != "symmetric" or kind.narrow_range:
+        words = "a narrow range" if kind.narrow_range else f"'{kind.symmetry}' qparams"
+        raise _refused(f"{words} of {kind.qtype}", "symmetric ones, as floats have no zero point")
+    if scale_kind in _SHARED_SCALES and block_size is None:
+        raise _refused(f"scales of {scale_kind} without blocks", "a block_size")
+    tensor_scale = None
+    if scale_kind == "e8m0":
+        exponent = np.frexp(np.where(reach > 0, reach, 1.0))[1] - 1 - floating.largest_exponent
+        exponent = np.where(reach > 0, np.clip(exponent, -127, 127), 0)
+        scale = np.ldexp(1.0, exponent)
+    elif scale_kind == "e4m3":
+        scale, tensor_scale = _scaled_twice(reach, floating)
+    else:
+        spans = reach / floating.largest
+        scale = np.where(spans < SMALLEST_SCALE, 1.0, spans)
+        if scale_kind != "real":
+            powers = {"pow2": _power_of_two_above, "pow2_nearest": _nearest_power_of_two}
+            scale = powers[scale_kind](scale)
+    return QParams(
+        scale,
+        0,
+        kind.qtype,
+        axis=axis,
+        block_size=block_size,
+        scale_type={"e8m0": _E8M0, "e4m3": _E4M3}.get(scale_kind),
+        tensor_scale=tensor_scale,
+    )
+
+
+def _scaled_twice(reach: Floats, floating: FloatFormat) -> tuple[FloatArray, float]:
+    """The scales of blocks as float32, and the scale of the tensor in them.
+
+    A scale that e4m3fn would round to zero is its smallest number: no block vanishes.
+    """
+    whole = np.float32(float(reach.max(initial=0.0)) / (floating.largest * _E4M3.largest))
+    whole = whole if whole >= _SMALLEST_WHOLE else np.float32(1)
+    parts = (reach / floating.largest).astype(np.float32) / whole
+    codes = np.maximum(_E4M3.encode(parts), np.uint8(1))
+    return np.asarray(_E4M3.decode(codes) * whole, np.float32), float(whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +474,8 @@ def fake_quantize_grad(
         raise unknown_name(
             "Differentiating a fake quantization", "gradient rule", rule, get_args(Rule)
         )
+    if qparams.qtype.is_float:
+        raise ValueError(f"gradients are given for integers, not for {qparams.qtype}")
     if qparams.block_size is not None:
         raise ValueError("gradients are given per tensor and per channel, not per block")
     real = np.asarray(x, np.float32).astype(np.float64)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from qbench.numerics.float_format import FloatFormat
 from qbench.numerics.qtype import QType, qtype_of
 
 # The parameters of quantized values, r = scale · (q − zero_point), per tensor, per channel or per
@@ -17,6 +18,10 @@ from qbench.numerics.qtype import QType, qtype_of
 # Granularity lies in the shape of ``scale``: 0-d per tensor; 1-d along ``axis`` per channel; with
 # ``block_size`` B the shape of the tensor, its ``axis`` divided by B and rounded up (ONNX
 # QuantizeLinear-21).
+#
+# Types of floats have no zero point: r = scale · number of the code. Scales of blocks may be
+# numbers of a type of scales: powers of two (e8m0, OCP MX), or e4m3fn times a scale of the tensor
+# (NVFP4).
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,11 +30,14 @@ class QParams:
 
     Args:
         scale: positive and finite as float32; a number or an array.
-        zero_point: between qmin and qmax; a number applies to every channel.
-        qtype: the integer type, or its name.
+        zero_point: between qmin and qmax, of floats 0; a number applies to every channel.
+        qtype: the type of the codes, or its name.
         axis: of the tensor, that the parameters run along; None: one pair for the tensor.
         block_size: consecutive elements along ``axis`` that share a pair.
         narrow_range: leave out the lowest code, so that a signed type is symmetric (−127 … 127).
+        scale_type: the type that stores the scales, ``float8e8m0`` or ``float8e4m3fn``; None:
+            float32.
+        tensor_scale: what the numbers of ``float8e4m3fn`` are multiplied by, float32; None: 1.
 
     Raises:
         ValueError: an invariant above does not hold.
@@ -41,6 +49,8 @@ class QParams:
     axis: int | None = None
     block_size: int | None = None
     narrow_range: bool = False
+    scale_type: FloatFormat | None = None
+    tensor_scale: float | None = None
 
     def __init__(
         self,
@@ -51,6 +61,8 @@ class QParams:
         axis: int | None = None,
         block_size: int | None = None,
         narrow_range: bool = False,
+        scale_type: FloatFormat | None = None,
+        tensor_scale: float | None = None,
     ) -> None:
         with np.errstate(over="ignore", under="ignore"):
             scales = np.array(scale, np.float32)
@@ -69,6 +81,8 @@ class QParams:
             ("axis", axis),
             ("block_size", block_size),
             ("narrow_range", narrow_range),
+            ("scale_type", scale_type),
+            ("tensor_scale", None if tensor_scale is None else float(np.float32(tensor_scale))),
         ):
             object.__setattr__(self, name, value)
         scales.setflags(write=False)
@@ -78,7 +92,12 @@ class QParams:
     def _check(self) -> None:
         if not (np.isfinite(self.scale).all() and (self.scale > 0).all()):
             raise ValueError("a scale is positive and finite as float32")
-        if ((self.zero_point < self.qmin) | (self.zero_point > self.qmax)).any():
+        if self.scale_type is not None or self.tensor_scale is not None:
+            self._check_stored_scales()
+        if self.qtype.floating is not None:
+            if self.zero_point.any() or self.narrow_range:
+                raise ValueError(f"{self.qtype} has neither zero points nor a narrow range")
+        elif ((self.zero_point < self.qmin) | (self.zero_point > self.qmax)).any():
             raise ValueError(
                 f"a zero point lies in {self.qmin} … {self.qmax}, not {self.zero_point}"
             )
@@ -94,6 +113,25 @@ class QParams:
                 raise ValueError(
                     f"axis {self.axis} is outside parameters of {self.scale.ndim} dimensions"
                 )
+
+    def _check_stored_scales(self) -> None:
+        whole = 1.0 if self.tensor_scale is None else self.tensor_scale
+        if self.scale_type is None or not (0 < whole < np.inf):
+            raise ValueError(
+                f"a scale of the tensor, {self.tensor_scale}, is positive and finite, and comes "
+                "with a type of the other scales"
+            )
+        if not np.array_equal(
+            self.scale_type.decode(self.scale_codes) * np.float32(whole), self.scale
+        ):
+            raise ValueError(f"a scale is no number of {self.scale_type.name}")
+
+    @property
+    def scale_codes(self) -> npt.NDArray[np.uint8]:
+        """The codes of the scales in their type, which they have (``scale_type``)."""
+        assert self.scale_type is not None
+        whole = np.float32(1.0 if self.tensor_scale is None else self.tensor_scale)
+        return self.scale_type.encode(self.scale / whole)
 
     @property
     def qmin(self) -> int:
@@ -115,7 +153,8 @@ class QParams:
 
     def _key(self) -> tuple[object, ...]:
         arrays = (self.scale.shape, self.scale.tobytes(), self.zero_point.tobytes())
-        return (*arrays, self.qtype, self.axis, self.block_size, self.narrow_range)
+        scales = (self.scale_type, self.tensor_scale)
+        return (*arrays, self.qtype, self.axis, self.block_size, self.narrow_range, *scales)
 
     def expanded(
         self, shape: tuple[int, ...]

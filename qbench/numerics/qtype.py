@@ -1,12 +1,14 @@
-"""Integer types of quantized values: bits, sign, storage dtype."""
+"""Types of quantized values: bits, sign, the format of floats, storage dtype."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from qbench.errors import InputError
+from qbench.numerics.float_format import FLOAT_FORMATS, FloatFormat, float_format
 
 _PATTERN = re.compile(r"(u?)int(\d+)")
 _WIDTHS = frozenset({*range(2, 17), 32})
@@ -15,49 +17,87 @@ _STORED_WIDTHS = (8, 16, 32)
 
 @dataclass(frozen=True, slots=True)
 class QType:
-    """An integer type of ``bits`` (2 to 16, or 32) bits.
+    """An integer type of ``bits`` (2 to 16, or 32) bits, or one of floats of few bits.
+
+    The codes of integers are these integers; those of floats are the bits of their format, and
+    have no order that is of use. What holds for integers alone (``qmin``, ``qmax``, ``middle``)
+    raises for floats, so that no integer rule is applied to them unseen.
+
+    Args:
+        bits: of a code.
+        signed: whether there are negative values.
+        floating: the format of floats; None: the type is one of integers.
 
     Raises:
-        ValueError: a width that no arithmetic here has.
+        ValueError: a width that no arithmetic here has, or that is not the format's.
     """
 
     bits: int
     signed: bool
+    floating: FloatFormat | None = None
 
     def __post_init__(self) -> None:
-        if self.bits not in _WIDTHS:
+        if self.floating is not None:
+            if (self.bits, self.signed) != (self.floating.bits, self.floating.signed):
+                raise ValueError(f"{self.floating.name} has {self.floating.bits} bits")
+        elif self.bits not in _WIDTHS:
             raise ValueError(f"an integer type has 2 to 16 or 32 bits, not {self.bits}")
 
     @classmethod
     def parse(cls, name: object) -> "QType":
-        """The type called ``name``, as in ``int8``, ``uint4``, ``int32``.
+        """The type called ``name``, as in ``int8``, ``uint4``, ``float8e4m3fn``.
+
+        Floats go by ONNX's names in lower case and by those of ml_dtypes (``float8_e4m3fn``).
 
         Raises:
             InputError: no type has that name.
         """
         match = _PATTERN.fullmatch(name) if isinstance(name, str) else None
-        if match is None or int(match[2]) not in _WIDTHS:
-            raise InputError(
-                "Reading the name of an integer type",
-                found=repr(name),
-                expected="int or uint with 2 to 16 or 32 bits, as in 'int8'",
-                remedy="Name a type of that kind.",
-            )
-        return cls(int(match[2]), signed=not match[1])
+        if match is not None and int(match[2]) in _WIDTHS:
+            return cls(int(match[2]), signed=not match[1])
+        floating = float_format(name) if isinstance(name, str) else None
+        if floating is not None and floating.signed:
+            return cls(floating.bits, signed=True, floating=floating)
+        raise InputError(
+            "Reading the name of a quantized type",
+            found=repr(name) if floating is None else f"{name!r}, a type of scales",
+            expected="an integer type, int or uint with 2 to 16 or 32 bits, as in 'int8', or one "
+            f"of {', '.join(_listed(FLOAT_FORMATS.values()))}",
+            remedy="Name a type of that kind.",
+        )
 
     @property
     def name(self) -> str:
-        """Its word, as in ``int8`` or ``uint4``."""
+        """Its word, as in ``int8``, ``uint4`` or ``float8e4m3fn``."""
+        if self.floating is not None:
+            return self.floating.name
         return f"{'' if self.signed else 'u'}int{self.bits}"
 
     @property
+    def is_float(self) -> bool:
+        """Whether its values are floats: no zero point, no order of codes."""
+        return self.floating is not None
+
+    @property
     def qmin(self) -> int:
-        """The lowest code."""
+        """The lowest code.
+
+        Raises:
+            TypeError: a type of floats.
+        """
+        if self.floating is not None:
+            raise self._no_integers()
         return -(1 << (self.bits - 1)) if self.signed else 0
 
     @property
     def qmax(self) -> int:
-        """The highest code."""
+        """The highest code.
+
+        Raises:
+            TypeError: a type of floats.
+        """
+        if self.floating is not None:
+            raise self._no_integers()
         return (1 << (self.bits - 1)) - 1 if self.signed else (1 << self.bits) - 1
 
     @property
@@ -69,10 +109,18 @@ class QType:
     def storage_dtype(self) -> "np.dtype[Any]":
         """The narrowest numpy integer that holds every code."""
         width = next(width for width in _STORED_WIDTHS if self.bits <= width)
-        return np.dtype(f"{'' if self.signed else 'u'}int{width}")
+        return np.dtype(f"{'' if self.signed and self.floating is None else 'u'}int{width}")
+
+    def _no_integers(self) -> TypeError:
+        return TypeError(f"the codes of {self.name} have no ends: they are no integers")
 
     def __str__(self) -> str:
         return self.name
+
+
+def _listed(formats: Iterable[FloatFormat]) -> list[str]:
+    """The names of those that hold values: e8m0, which has no zero, holds scales."""
+    return [one.name for one in formats if one.signed]
 
 
 def qtype_of(qtype: QType | str) -> QType:

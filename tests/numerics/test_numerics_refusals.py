@@ -29,7 +29,7 @@ def test_grids_by_name():
     assert by_name.tolist() == plain.tolist()
     assert by_name.dtype == np.int8
     for wrong in ("uint9000", np.uint8, None, 8):
-        with pytest.raises(InputError, match="name of an integer type"):
+        with pytest.raises(InputError, match="name of a quantized type"):
             choose_qparams(-1, 1, wrong, symmetry="asymmetric")
 
 
