@@ -15,6 +15,7 @@ import numpy.typing as npt
 from qbench.cli.command import ExitCode
 from qbench.cli.options import names_of
 from qbench.cli.printing import print_columns, print_json, put, say
+from qbench.cli.token_lines import plain_table, print_token_table
 from qbench.errors import IncomparableError, InputError, unknown_name
 from qbench.judging import Evidence, LossEvidence, shown_by
 from qbench.metrics import (
@@ -32,11 +33,13 @@ from qbench.metrics import (
     Score,
     TokenRecord,
     TokenStreams,
+    TokenTable,
     catalogue,
     listed_ids,
     open_answers,
     score,
     streams_of,
+    token_table,
 )
 from qbench.number_text import change_text, counted, distance_text, value_text
 
@@ -214,6 +217,8 @@ class Compared:
             samples that the other file lacks.
         changed: samples whose answers differ; None: records have none.
         sources: how many the samples come from; None: each has its own.
+        tokens: the table of token streams; None: records have none, or none of their metrics was
+            named.
     """
 
     samples: int
@@ -223,6 +228,7 @@ class Compared:
     only_new: tuple[str, ...]
     changed: int | None
     sources: int | None
+    tokens: TokenTable | None = None
 
     @property
     def differs(self) -> bool:
@@ -276,6 +282,29 @@ def compare_logs(
         only_new=tuple(one for one in new.places if one not in old.places),
         changed=_changed_answers(old, new, (rows, others)),
         sources=count if 0 < count < len(common) else None,
+        tokens=_table_of_tokens(old, new, (rows, others), sources, names),
+    )
+
+
+def _table_of_tokens(
+    old: Log, new: Log, rows: Rows, sources: list[str] | None, names: Sequence[str]
+) -> TokenTable | None:
+    if not (old.tokens and new.tokens) or (names and not {*names} & {*_TOKENS}):
+        return None
+    before, after = old.streams(rows[0]), new.streams(rows[1])
+    try:
+        return token_table(before, after, sources)
+    except ValueError as error:
+        doing = f"Comparing '{old.file.path}' with '{new.file.path}'"
+        raise _other_tokens(doing, error) from error
+
+
+def _other_tokens(doing: str, error: ValueError) -> InputError:
+    return InputError(
+        doing,
+        found=str(error),
+        expected="the same tokens in both",
+        remedy="Score the same tokens with both models.",
     )
 
 
@@ -307,7 +336,7 @@ def _scores(
 ) -> Iterator[Score]:
     doing = f"Comparing '{old.file.path}' with '{new.file.path}'"
     known = [name for name in old.values if name in new.values]
-    tokens = [_KL, _TOP1, _PERPLEXITY] if old.tokens and new.tokens else []
+    tokens = _TOKENS if old.tokens and new.tokens else ()
     if not known and not tokens:
         raise IncomparableError(
             doing,
@@ -423,7 +452,8 @@ def _scored(
     return score(metric, now, labels=((),) * len(now), reference=reference, sources=sources)
 
 
-_KL, _TOP1, _PERPLEXITY = TOKEN_KL.name, TOKEN_TOP1.name, TOKEN_PERPLEXITY.name
+_KL, _TOP1, _PERPLEXITY = _TOKENS = (TOKEN_KL.name, TOKEN_TOP1.name, TOKEN_PERPLEXITY.name)
+"""Metrics of token streams."""
 
 
 def _token_scores(
@@ -443,10 +473,7 @@ def _token_scores(
             yield score(metric, after, labels=((),) * len(after), reference=before, sources=sources)
         except ValueError as error:
             if metric is not TOKEN_KL_MOST:
-                found, remedy = str(error), "Score the same tokens with both models."
-                raise InputError(
-                    doing, found=found, expected="the same tokens in both", remedy=remedy
-                ) from error
+                raise _other_tokens(doing, error) from error
 
 
 def _require_same_data(old: Log, new: Log) -> None:
@@ -554,6 +581,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     pairs = zip(found.scores, found.evidence, strict=True)
     header = ("metric", "A", "B", "change", "interval", "losses", "gains", "p")
     print_columns([_row(one, shown) for one, shown in pairs], header)
+    if found.tokens is not None:
+        print_token_table(found.tokens)
     _print_notes(found, arguments.margin)
     return code
 
@@ -648,6 +677,7 @@ def _table(found: Compared, arguments: argparse.Namespace) -> dict[str, Any]:
         "only_new": list(found.only_new),
         "changed": found.changed,
         "margin": arguments.margin,
+        "tokens": None if found.tokens is None else plain_table(found.tokens),
         "scores": [
             plain(one)
             | {"value": one.value, "reference_value": one.reference_value, "shown": plain(shown)}

@@ -85,6 +85,10 @@ if TYPE_CHECKING:
     from qbench.metrics.token_streams import TOKEN_PERPLEXITY as TOKEN_PERPLEXITY
     from qbench.metrics.token_streams import TOKEN_TOP1 as TOKEN_TOP1
     from qbench.metrics.token_streams import TokenStreams as TokenStreams
+    from qbench.metrics.token_streams import stored_streams as stored_streams
     from qbench.metrics.token_streams import streams_of as streams_of
+    from qbench.metrics.token_table import TokenRow as TokenRow
+    from qbench.metrics.token_table import TokenTable as TokenTable
+    from qbench.metrics.token_table import token_table as token_table
 else:
     __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

@@ -110,12 +110,17 @@ class TokenRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         top: (T, k) the most probable token ids;
         logprobs: (T, k) of these.
         floor: no token of the vocabulary has a lower one; None: not known.
+        vocabulary: how many tokens the model chooses from; None: not known.
+        window: whether the tokens are those behind the first of a window of running text, of which
+            the second half is scored.
     """
 
     realised: list[float]
     top: list[list[int]]
     logprobs: list[list[float]]
     floor: float | None = None
+    vocabulary: int | None = None
+    window: bool = False
 
 
 class AnswerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -29,6 +29,12 @@ list:
 
     KL ≤ Σ_A p ln(p/q) + Σ_U p ln(p/f) + r_p ln(c_p/f)
 
+Where both list the whole vocabulary, nothing is outside, and both bounds are Σ_A p ln(p/q).
+
+Of a window of running text only the second half is scored, so that every token has half a window in
+front of it: of L tokens, those behind the first L/2 + 1 (rounded down), as ``llama-perplexity`` of
+llama.cpp counts them (``tools/perplexity/perplexity.cpp``: ``first = n_ctx / 2``).
+
 Log-probabilities are rounded when they are written: each mass outside is widened by 10⁻⁶ in the
 direction that keeps the bounds bounds.
 """
@@ -37,6 +43,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -73,6 +80,7 @@ class TokenStreams(Answers):
         top: (N, k) int64, the k most probable tokens; ``ABSENT`` where fewer are listed.
         logprobs: (N, k) of these.
         floor: (N,) no token of the vocabulary has a lower log-probability; −∞: not known.
+        vocabulary: how many tokens there are; 0: not known.
     """
 
     lengths: Ids
@@ -80,6 +88,7 @@ class TokenStreams(Answers):
     top: Ids
     logprobs: Floats
     floor: Floats
+    vocabulary: int = 0
 
     def __post_init__(self) -> None:
         tokens = int(self.lengths.sum())
@@ -91,6 +100,10 @@ class TokenStreams(Answers):
             raise ValueError(f"probabilities of one token that add up to {mass.max():.4g}")
         if tokens and not (self.realised <= ROUNDING).all():
             raise ValueError("a log-probability above 0 or NaN")
+        if self.vocabulary and tokens and self.top.max() >= self.vocabulary:
+            raise ValueError(
+                f"the token {self.top.max()} of a vocabulary of {self.vocabulary} tokens"
+            )
 
     @property
     def form(self) -> str:
@@ -111,7 +124,22 @@ class TokenStreams(Answers):
 
         found = {"realised": self.realised, "logprobs": self.logprobs, "floor": self.floor}
         named = {name: padded(flat, -np.inf) for name, flat in found.items()}
-        return {"lengths": self.lengths, "top": padded(self.top, ABSENT), **named}
+        words = np.full(len(self), self.vocabulary, np.int64)
+        return {
+            "lengths": self.lengths,
+            "top": padded(self.top, ABSENT),
+            "vocabulary": words,
+            **named,
+        }
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every token lists the whole vocabulary."""
+        return (
+            self.vocabulary > 0
+            and self.top.shape[1] == self.vocabulary
+            and bool((self.top != ABSENT).all())
+        )
 
     @property
     def first(self) -> Ids:
@@ -125,12 +153,62 @@ class TokenStreams(Answers):
         return np.asarray(np.rint(MILLION * np.bincount(owner, values, len(self))), np.int64)
 
 
-def streams_of(records: Sequence[TokenRecord]) -> TokenStreams:
-    """The tokens of ``records``, one for each sample.
+def stored_streams(arrays: Mapping[str, npt.NDArray[Any]]) -> TokenStreams:
+    """The streams whose ``arrays()`` these are.
 
     Raises:
-        ValueError: lists of one token or of one sample differ in length, or probabilities are none.
+        ValueError: they are not those of streams.
     """
+    expected = {"lengths", "realised", "top", "logprobs", "floor", "vocabulary"}
+    if set(arrays) != expected:
+        raise ValueError(f"the arrays {sorted(arrays)}, and streams have {sorted(expected)}")
+    lengths = arrays["lengths"].astype(np.int64)
+    inside = np.arange(arrays["realised"].shape[1]) < lengths[:, None]
+    top = arrays["top"][inside].astype(np.int64)
+    flat = [arrays[name][inside].astype(np.float64) for name in ("realised", "logprobs", "floor")]
+    words = {*arrays["vocabulary"].tolist()}
+    if len(words) > 1:
+        raise ValueError(f"vocabularies of {sorted(words)} tokens in one stream")
+    return TokenStreams(lengths, flat[0], top, flat[1], flat[2], int(max(words, default=0)))
+
+
+def window_context(length: int) -> int:
+    """How many of the ``length`` tokens of a window are not scored: the first, which nothing
+    predicts, and those up to its half.
+    """
+    return length // 2 + 1
+
+
+def _scored(one: TokenRecord) -> TokenRecord:
+    """``one`` without the tokens that are context alone."""
+    if not one.window:
+        return one
+    # the first token of the window is not in the lists
+    first = window_context(len(one.realised) + 1) - 1
+    return msgspec.structs.replace(
+        one,
+        realised=one.realised[first:],
+        top=one.top[first:],
+        logprobs=one.logprobs[first:],
+    )
+
+
+def streams_of(records: Sequence[TokenRecord]) -> TokenStreams:
+    """The tokens of ``records`` that are scored, one record for each sample.
+
+    Raises:
+        ValueError: lists of one token or of one sample differ in length, probabilities are none,
+            or records have different vocabularies.
+    """
+    for one in records:
+        if not len(one.realised) == len(one.top) == len(one.logprobs):
+            raise ValueError(
+                f"{len(one.realised)} tokens with {len(one.top)} and {len(one.logprobs)} lists"
+            )
+    words = {one.vocabulary or 0 for one in records}
+    if len(words) > 1:
+        raise ValueError(f"samples with vocabularies of {sorted(words)} tokens")
+    records = [_scored(one) for one in records]
     widest = max((len(row) for one in records for row in one.top), default=0)
     lengths = np.array([len(one.realised) for one in records], np.int64)
     tokens = int(lengths.sum())
@@ -138,10 +216,6 @@ def streams_of(records: Sequence[TokenRecord]) -> TokenStreams:
     logprobs = np.full(top.shape, -np.inf)
     place = 0
     for one in records:
-        if not len(one.realised) == len(one.top) == len(one.logprobs):
-            raise ValueError(
-                f"{len(one.realised)} tokens with {len(one.top)} and {len(one.logprobs)} lists"
-            )
         for ids, logs in zip(one.top, one.logprobs, strict=True):
             if (
                 len(ids) != len(logs)
@@ -158,7 +232,9 @@ def streams_of(records: Sequence[TokenRecord]) -> TokenStreams:
             place += 1
     floors = np.array([-np.inf if one.floor is None else one.floor for one in records])
     realised = np.array([value for one in records for value in one.realised], np.float64)
-    return TokenStreams(lengths, realised, top, logprobs, np.repeat(floors, lengths))
+    return TokenStreams(
+        lengths, realised, top, logprobs, np.repeat(floors, lengths), max(words, default=0)
+    )
 
 
 def kl_bounds(p: TokenStreams, q: TokenStreams) -> tuple[Floats, Floats]:
@@ -167,6 +243,9 @@ def kl_bounds(p: TokenStreams, q: TokenStreams) -> tuple[Floats, Floats]:
 
     The greatest is ∞ where ``q`` has no floor and something lies outside the lists.
     """
+    if p.is_whole and q.is_whole:
+        exact = _whole_divergence(p, q)
+        return exact, exact
     low, high = np.empty(len(p.realised)), np.empty(len(p.realised))
     block = max(1, _BLOCK // max(1, p.top.shape[1] * q.top.shape[1]))
     for start in range(0, len(low), block):
@@ -175,6 +254,16 @@ def kl_bounds(p: TokenStreams, q: TokenStreams) -> tuple[Floats, Floats]:
             (p.top[rows], p.logprobs[rows]), (q.top[rows], q.logprobs[rows]), np.exp(q.floor[rows])
         )
     return low, high
+
+
+def _whole_divergence(p: TokenStreams, q: TokenStreams) -> Floats:
+    """(N,) of lists of the whole vocabulary."""
+    of_p, of_q = (
+        np.take_along_axis(one.logprobs, np.argsort(one.top, axis=1), axis=1) for one in (p, q)
+    )
+    with np.errstate(invalid="ignore"):
+        terms = np.where(of_p > -np.inf, np.exp(of_p) * (of_p - of_q), 0.0)
+    return np.asarray(np.maximum(terms.sum(axis=1), 0.0))
 
 
 def _bounds(
@@ -249,11 +338,25 @@ def _pair(
 ) -> tuple[TokenStreams, TokenStreams]:
     assert reference is not None
     ours, theirs = _streams(answers, metric), _streams(reference, metric)
+    require_same_tokens(ours, theirs, metric)
+    return ours, theirs
+
+
+def require_same_tokens(ours: TokenStreams, theirs: TokenStreams, metric: str) -> None:
+    """Refuse two streams that are not about the same tokens.
+
+    Raises:
+        ValueError: samples with other numbers of tokens, or vocabularies of other sizes.
+    """
+    if ours.vocabulary != theirs.vocabulary and ours.vocabulary and theirs.vocabulary:
+        raise ValueError(
+            f"{metric} compares probabilities of the same tokens, and one model chooses from "
+            f"{theirs.vocabulary} tokens, the other from {ours.vocabulary}"
+        )
     if not np.array_equal(ours.lengths, theirs.lengths):
         raise ValueError(
             f"{metric} compares the same tokens, and samples have other numbers of them"
         )
-    return ours, theirs
 
 
 def _count_least(answers: Answers, _labels: object, reference: Answers | None) -> Counts:

@@ -164,11 +164,28 @@ def test_token_streams(floor, files, qbench):
     if floor:
         assert exact <= values["token_kl_most"]["value"]
     assert values["token_top1"]["hits"] == int((p.argmax(1) == q.argmax(1)).sum())
+    rows = found["tokens"]["rows"]
+    assert (found["tokens"]["tokens"], found["tokens"]["samples"]) == (60, 20)
+    assert rows["kld_mean"]["value"] == pytest.approx(values["token_kl"]["value"], abs=1e-6)
+    assert rows["kld_max"]["unbounded"] is not floor
+    shown = qbench("compare", "a.jsonl", "b.jsonl")[1]
+    assert all(row["title"] in shown for row in rows.values())
     assert values["token_perplexity"]["value"] == pytest.approx(-np.log(q[:, 0]).mean(), abs=1e-5)
     limit = values["token_kl_most"]["value"] * 2 if floor else 10
     proven = compared(qbench, "--metric", "token_kl", "--margin", str(limit))[0]
     assert proven == (0 if floor else 4)
     assert compared(qbench, "--metric", "token_kl", "--margin", str(exact / 100))[0] == 1
+
+
+@pytest.mark.parametrize("metric", ["token_kl", "token_perplexity"])
+def test_vocabularies_of_other_sizes_are_one_sentence(metric, words, files, qbench):
+    rows = np.full((4, 5), 0.2)
+    for name, vocabulary in (("a.jsonl", 5), ("b.jsonl", 6)):
+        tokens = {**streams(rows, 3, True), "vocabulary": vocabulary}
+        files(name, [{"id": i, "tokens": tokens} for i in range(3)])
+    code, out, err = qbench("compare", "a.jsonl", "b.jsonl", "--metric", metric)
+    assert (code, out) == (2, "")
+    words(err)
 
 
 @pytest.mark.parametrize(("answer", "label"), [("B", 1), (1, "B"), ([1, 2], "B"), ("1", [1, 2])])
