@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from qbench.metrics.clusters import source_interval as source_interval
     from qbench.metrics.clusters import source_p as source_p
     from qbench.metrics.distances import MOST_DB as MOST_DB
+    from qbench.metrics.divergence_table import TokenRow as TokenRow
+    from qbench.metrics.divergence_table import TokenTable as TokenTable
+    from qbench.metrics.divergence_table import token_table as token_table
     from qbench.metrics.foreign_logs import ForeignLog as ForeignLog
     from qbench.metrics.foreign_logs import LogChoices as LogChoices
     from qbench.metrics.foreign_logs import join_foreign_logs as join_foreign_logs
@@ -87,8 +90,5 @@ if TYPE_CHECKING:
     from qbench.metrics.token_streams import TokenStreams as TokenStreams
     from qbench.metrics.token_streams import stored_streams as stored_streams
     from qbench.metrics.token_streams import streams_of as streams_of
-    from qbench.metrics.token_table import TokenRow as TokenRow
-    from qbench.metrics.token_table import TokenTable as TokenTable
-    from qbench.metrics.token_table import token_table as token_table
 else:
     __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)
