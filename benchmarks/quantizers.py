@@ -1,17 +1,20 @@
 """Every quantizer on the same models, samples and arithmetic: the page "Quantizers compared".
 
-    python benchmarks/quantizers.py [--models digits_cnn,…] [--schemas by-ort,…] [--write]
+    python benchmarks/quantizers.py [--models digits_cnn,…] [--schemas by-ort,…] [--localize 60]
+        [--again] [--twice] [--write]
 
 Each result is a file in the user's cache as soon as it is measured, by model, schema and backend; a
-run that ended goes on where it was. ``--again`` measures anew what failed; ``--write`` writes
-docs/evidence/quantizers.md from all results of the models and schemas that are named. The backend
-``integer-ideal`` counts exactly: what differs there between two quantizers is theirs.
+run that ended goes on where it was. ``--again`` measures anew what failed; ``--twice`` runs each
+quantizer twice and compares the bytes; ``--localize`` names node and cause of the worst cell of
+each quantizer in at most so many seconds; ``--write`` writes docs/evidence/quantizers.md from all
+results that there are. The backend ``integer-ideal`` counts exactly: what differs there between
+two quantizers is theirs.
 """
 
 import argparse
 import hashlib
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +24,37 @@ from qbench.errors import QbenchError
 from qbench.evaluation import SubjectArtifacts, build_subject, environment_here, measure_cell
 from qbench.extension import known_extensions
 from qbench.judging import Measurement, paired_interval
+from qbench.metrics import Direction, Score
 from qbench.quantization import get_schema, load_quantizer, quantizer_catalogue
 from qbench.storage import Cache
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "quantizers.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a model is measured on: scored samples (at most ``limit`` of them, spread evenly), what
+    they are scored by, and calibration samples.
+    """
+
+    data: str
+    calibration: str
+    count: int
+    metric: str = "top1"
+    limit: int = 10_000
+
+
 SUBJECTS = {
-    "digits_cnn": ("digits_test", "digits_train", 32),
-    "fashion_mobile": ("fashion_test", "fashion_calibration", 64),
-    "squeezenet": ("labelled_photos", "calibration_crops", 64),
-    "mobilenet_v2": ("labelled_photos", "calibration_crops", 64),
-    "magika": ("magika_files", "magika_calibration", 64),
+    "digits_cnn": Ground("digits_test", "digits_train", 32),
+    "fashion_mobile": Ground("fashion_test", "fashion_calibration", 64, limit=1000),
+    "squeezenet": Ground("labelled_photos", "calibration_crops", 64),
+    "mobilenet_v2": Ground("labelled_photos", "calibration_crops", 64),
+    "efficientnet_lite0": Ground("labelled_photos", "calibration_crops", 64),
+    "magika": Ground("magika_files", "magika_calibration", 64),
+    "minilm_glosses": Ground("glosses", "glosses_calibration", 64, limit=300),
+    "g2p_en": Ground("cmudict_words", "cmudict_calibration", 64, "per", limit=200),
 }
-"""Model → scored samples, calibration samples and how many of these."""
 BACKENDS = ("integer-ideal", "ort-cpu")
-LOCALIZED_S = 60.0
 
 
 def schemas() -> list[str]:
@@ -51,7 +71,7 @@ def result_path(cache: Cache, model: str, schema: str, backend: str) -> Path:
     """Of one cell; another quantizer, lock or script is another one."""
     quantizer = get_schema(schema).made_by
     made_by = "" if quantizer is None else quantizer.digest
-    settings = json.dumps([SUBJECTS[model], made_by])
+    settings = json.dumps([asdict(SUBJECTS[model]), made_by])
     digest = hashlib.sha256(settings.encode()).hexdigest()[:12]
     return cache.folder / "quantizers-compared" / f"{model}+{backend}+{schema}+{digest}.json"
 
@@ -68,15 +88,14 @@ def measured(shared: SubjectArtifacts, schema: str, backend: str) -> dict[str, A
 def numbers(found: Measurement) -> dict[str, Any]:
     """What the page has of ``found``."""
     first = found.scores[0]
-    known = first.clusters
-    low, high = (
-        paired_interval(first.losses, first.gains, first.n) if known is None else known.shown
-    )
     agreed = [one for one in found.scores if one.metric.startswith("agreement")]
+    sign = 1 if first.direction is Direction.HIGHER else -1
     return {
         "value": first.value,
         "fp32": first.reference_value,
-        "interval": [low, high],
+        "worse": sign * (first.reference_value - first.value),
+        "n": first.n,
+        "interval": interval(first),
         "agreement": agreed[0].value if agreed else None,
         "planned": found.integer_macs,
         "executed": found.executed_macs,
@@ -84,35 +103,73 @@ def numbers(found: Measurement) -> dict[str, Any]:
     }
 
 
-def cause(shared: SubjectArtifacts, schema: str, backend: str) -> str:
+def interval(score: Score) -> tuple[float, float]:
+    """Of the change from fp32: by sources where samples share some, by the paired bootstrap of a
+    metric that is not a share of right samples.
+    """
+    if score.clusters is not None:
+        return score.clusters.shown
+    if score.interval is not None:
+        return score.interval
+    return paired_interval(score.losses, score.gains, score.n)
+
+
+def cause(shared: SubjectArtifacts, schema: str, backend: str, seconds: float) -> str:
     """The node and the cause that localization names."""
     try:
-        return localize(shared, backend, get_schema(schema), seconds=LOCALIZED_S).headline
+        return localize(shared, backend, get_schema(schema), seconds=seconds).headline
     except QbenchError as error:
         return f"not localized: {error.found[:200]}"
 
 
-def measure_model(model: str, names: list[str], cache: Cache, *, again: bool) -> None:
-    """Measure what is missing of ``model``, and localize the worst cell of each quantizer."""
-    data, calibration, count = SUBJECTS[model]
-    subject = build_subject(model, data, calibration, ["top1", "agreement"], count)
+def artifacts(model: str, cache: Cache, *, twice: bool) -> SubjectArtifacts:
+    """What the cells of ``model`` share."""
+    ground = SUBJECTS[model]
+    metrics = [ground.metric, "agreement"]
+    subject = build_subject(model, ground.data, ground.calibration, metrics, ground.count)
+    whole = subject.data[ground.data]
+    if len(whole) > ground.limit:
+        subject = replace(subject, data={ground.data: whole.take(ground.limit)})
     floats = get_backend("ort-cpu")
     environment = str(environment_here(floats))
-    shared = SubjectArtifacts(subject, cache, floats, environment, quantizes_twice=True)
+    return SubjectArtifacts(subject, cache, floats, environment, quantizes_twice=twice)
+
+
+def measure_model(
+    model: str, names: list[str], cache: Cache, *, again: bool, twice: bool, seconds: float
+) -> None:
+    """Measure what is missing of ``model``, and localize the worst cell of each quantizer."""
+    shared = artifacts(model, cache, twice=twice)
     for schema in names:
-        paths = {one: result_path(cache, model, schema, one) for one in BACKENDS}
-        known = {one: read(path) for one, path in paths.items()}
-        missing = [b for b, r in known.items() if not r or (again and "error" in r)]
-        for backend in missing:
-            known[backend] = measured(shared, schema, backend)
-            print(f"{model} {schema} {backend}: {known[backend]}", flush=True)
-        counted = {b: r for b, r in known.items() if "value" in r}
-        if missing and counted:
-            worst = min(counted, key=lambda b: counted[b]["value"])
-            known[worst]["cause"] = cause(shared, schema, worst)
-        for backend, path in paths.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(known[backend]), encoding="utf-8")
+        for backend in BACKENDS:
+            path = result_path(cache, model, schema, backend)
+            known = read(path)
+            if known and not (again and "error" in known):
+                continue
+            known = measured(shared, schema, backend)
+            print(f"{model} {schema} {backend}: {known}", flush=True)
+            keep(path, known)
+        if seconds:
+            localize_worst(shared, schema, cache, seconds)
+
+
+def localize_worst(shared: SubjectArtifacts, schema: str, cache: Cache, seconds: float) -> None:
+    """Name the cause of the worst cell of ``schema``, if a cell of it is worse than fp32."""
+    paths = [result_path(cache, shared.subject.model.id, schema, one) for one in BACKENDS]
+    known = {one: read(path) for one, path in zip(BACKENDS, paths, strict=True)}
+    counted = {b: r for b, r in known.items() if r.get("worse", 0) > 0}
+    if not counted or any("cause" in r for r in counted.values()):
+        return
+    worst = max(counted, key=lambda b: counted[b]["worse"])
+    found = cause(shared, schema, worst, seconds)
+    print(f"{shared.subject.model.id} {schema} {worst}: {found}", flush=True)
+    keep(paths[BACKENDS.index(worst)], known[worst] | {"cause": f"{worst}: {found}"})
+
+
+def keep(path: Path, known: dict[str, Any]) -> None:
+    """Write a result to ``path``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(known), encoding="utf-8")
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -146,53 +203,72 @@ def row(schema: str, results: dict[str, dict[str, Any]]) -> str:
     return f"| {' | '.join(one.replace('|', '/') for one in words)} |"
 
 
-def page(models: list[str], names: list[str], cache: Cache) -> str:
-    """The page, in Markdown."""
-    facts = ("top-1, pp", "agreement", "planned / executed")
+def model_table(model: str, names: list[str], cache: Cache) -> list[str]:
+    """The lines of ``model``; none: nothing of it was measured."""
+    ground = SUBJECTS[model]
+    facts = (f"{ground.metric}, pp", "agreement", "planned / executed")
     heads = [f"{one}: {fact}" for one in BACKENDS for fact in facts]
     made = ["s", "MB", "bytes", "same bytes twice"]
-    head = ["quantizer", *heads, *made, "worst cell: node and cause"]
+    head = ["quantizer", *heads, *made, "worst cell: backend, node and cause"]
+    results = {
+        schema: {b: read(result_path(cache, model, schema, b)) for b in BACKENDS}
+        for schema in names
+    }
+    known = {schema: one for schema, one in results.items() if any(one.values())}
+    counted = [r for one in known.values() for r in one.values() if "value" in r]
+    if not counted:
+        return []
+    lines = ["", f"## {model}", ""]
+    lines.append(
+        f"{counted[0]['n']} samples of `{ground.data}`, {ground.count} of `{ground.calibration}`"
+        f" for calibration. fp32 has {ground.metric} {percent(counted[0]['fp32'])}"
+        f"{', of which less is better.' if ground.metric == 'per' else '.'}"
+    )
+    lines += ["", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    lines += [row(schema, one) for schema, one in known.items()]
+    missing = [f"`{schema}`" for schema in names if schema not in known]
+    if missing:
+        lines += ["", f"Not run, for time: {', '.join(missing)}."]
+    return lines
+
+
+def page(names: list[str], cache: Cache) -> str:
+    """The page, in Markdown."""
     lines = [
         "# Quantizers compared",
         "",
         "Each [quantizer](../quantizers.md) got the same float model and calibration samples, and",
         "its file was measured on the same samples. `integer-ideal` counts exactly: differences",
-        "there are the quantizer's. top-1 is the change from fp32 in percentage points, with its",
-        "95 % interval (by sources where samples share some). Seconds are wall clock of one run on",
-        "a shared computer with two cores. Written by `benchmarks/quantizers.py`, which has the",
-        "settings.",
+        "there are the quantizer's. top1 is the change from fp32 in percentage points, with its",
+        "95 % interval (by sources where samples share some; per, the phoneme error rate, has the",
+        "90 % interval of a paired bootstrap). Seconds are wall clock of one run on a shared and",
+        "busy computer with two cores. Written by `benchmarks/quantizers.py --write`, which has",
+        "the settings. `w8a8_asym_pc` is qbench's own.",
     ]
-    for model in models:
-        results = {
-            schema: {b: read(result_path(cache, model, schema, b)) for b in BACKENDS}
-            for schema in names
-        }
-        known = {schema: one for schema, one in results.items() if any(one.values())}
-        fp32 = next(
-            (r["fp32"] for one in known.values() for r in one.values() if "fp32" in r), None
-        )
-        if fp32 is None:
-            continue
-        lines += ["", f"## {model}", "", f"fp32 has top-1 {percent(fp32)}.", ""]
-        lines += [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-        lines += [row(schema, one) for schema, one in known.items()]
+    for model in SUBJECTS:
+        lines += model_table(model, names, cache)
     return "\n".join([*lines, ""])
 
 
 def main() -> None:
     """Measure, and write the page where that is asked for."""
     made = argparse.ArgumentParser(description=__doc__)
-    made.add_argument("--models", default="digits_cnn", help="by commas (default: digits_cnn)")
+    made.add_argument("--models", default="digits_cnn", help="by commas, 'all' or 'none'")
     made.add_argument("--schemas", default="", help="by commas (default: all that are installed)")
     made.add_argument("--again", action="store_true", help="measure anew what failed")
+    made.add_argument("--twice", action="store_true", help="run each twice, to compare bytes")
+    made.add_argument("--localize", type=float, default=0.0, help="seconds for each quantizer")
     made.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
     given = made.parse_args()
-    models = list(SUBJECTS) if given.models == "all" else given.models.split(",")
+    models = [] if given.models == "none" else given.models.split(",")
+    models = list(SUBJECTS) if given.models == "all" else models
     names, cache = given.schemas.split(",") if given.schemas else schemas(), Cache.default()
     for model in models:
-        measure_model(model, names, cache, again=given.again)
+        measure_model(
+            model, names, cache, again=given.again, twice=given.twice, seconds=given.localize
+        )
     if given.write:
-        PAGE.write_text(page(models, names, cache), encoding="utf-8")
+        PAGE.write_text(page(schemas(), cache), encoding="utf-8")
 
 
 if __name__ == "__main__":

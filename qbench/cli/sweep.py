@@ -31,7 +31,7 @@ from qbench.cli.options import (
     with_ranges_by_hand,
 )
 from qbench.cli.printing import print_columns, print_json, put, say
-from qbench.cli.sweep_suite import PARETO, SuiteFiles, chosen_cells
+from qbench.cli.sweep_suite import PARETO, SuiteFiles, chosen_cells, mixture_files
 from qbench.errors import InputError
 from qbench.number_text import counted
 from qbench.storage import write_bytes, write_text
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from qbench.tracking import ResultFile, SweepCell
 
 _SORTS = ("loss", "size", "time", "executed", "agreement", "name")
+_COSTS = ("both", "bytes", "time", "integers")
+"""Of ``diagnosis.mixed``, which is loaded where mixtures are asked for."""
 _SCHEMAS = "w8a8_asym_pt,w8a8_asym_pc,w8a8_sym_pc,w8_sym_pc"
 """Without --schema."""
 
@@ -69,6 +71,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="mix the schemas and float unit by unit, by what localization measures of each, and "
         "measure N such mixtures, too: --schema w4a8_asym_pc,w8a8_asym_pc, the coarsest first",
+    )
+    parser.add_argument(
+        "--mixed-cost",
+        choices=_COSTS,
+        default=_COSTS[0],
+        help="what mixtures save: bytes of weights, time (bits times multiply-accumulates), both, "
+        "or integers: as few multiply-accumulates in float as possible (default: both)",
     )
     parser.add_argument(
         "--write-mixed",
@@ -111,8 +120,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="C,…",
         action="joined",
         default="",
-        help="cells of --write-suite: pareto, pareto-size, pareto-time, all, or names and patterns "
-        f"such as ort-cpu+w8a8_* (default: {PARETO})",
+        help="cells of --write-suite: pareto, pareto-size, pareto-time, pareto-float, all, or "
+        f"names and patterns such as ort-cpu+w8a8_* (default: {PARETO})",
     )
     declare_cache(parser)
     declare_json(parser)
@@ -128,7 +137,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     _refuse_mixed(arguments)
     files = _files(arguments)
     plan = _plan(arguments)
-    suite = SuiteFiles(arguments, plan) if arguments.write_suite else None
+    mixtures = _mixture_files(arguments, plan.schemas)
+    suite = SuiteFiles(arguments, plan, mixtures) if arguments.write_suite else None
     made = plan.made()
     kept = _kept(arguments, files, made)
     cells = _measured(arguments, plan, (made, kept), files, began)
@@ -233,35 +243,47 @@ def _mixtures(
     widths: "Sequence[Schema]",
     backend: "Backend",
 ) -> "list[Schema]":
-    """The schemas of a search over precisions; each is written where files are asked for."""
-    from qbench.diagnosis import mixed_schemas, override_text
+    """The schemas of a search over precisions."""
+    from qbench.diagnosis import mixed_schemas
 
     with working(f"measuring the units of {arguments.model}"):
-        found = mixed_schemas(shared, widths, backend, points=arguments.mixed)
+        found = mixed_schemas(
+            shared, widths, backend, points=arguments.mixed, cost=arguments.mixed_cost
+        )
     say(
         f"mixed precision: {counted(found.units, 'unit')}, {counted(found.runs, 'partial run')} "
         f"for their sensitivity, {counted(len(found.schemas), 'mixture')} to evaluate"
     )
-    if arguments.write_mixed:
-        folder = Path(arguments.write_mixed)
-        folder.mkdir(parents=True, exist_ok=True)
-        for schema in found.schemas:
-            comment = f"A mixture of {', '.join(one.name for one in widths)} and float."
-            write_text(folder / f"{schema.name}.toml", override_text(schema, comment=comment))
-        say(f"wrote {counted(len(found.schemas), 'schema')} to {folder}")
     return list(found.schemas)
 
 
+def _mixture_files(arguments: argparse.Namespace, schemas: "Sequence[Schema]") -> dict[str, str]:
+    """Name → text of the file of each mixture among ``schemas``; written where files are asked
+    for.
+    """
+    given = len(_schema_texts(arguments))
+    if not arguments.mixed:
+        return {}
+    files = mixture_files(schemas[:given], schemas[given:])
+    if arguments.write_mixed:
+        folder = Path(arguments.write_mixed)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            write_text(folder / name, text)
+        say(f"wrote {counted(len(files), 'schema')} to {folder}")
+    return files
+
+
 def _refuse_mixed(arguments: argparse.Namespace) -> None:
-    """Refuse mixtures without samples, fewer than one, and next to a suite."""
-    if not arguments.mixed and not arguments.write_mixed:
+    """Refuse mixtures without samples, fewer than one, and next to ranges by hand."""
+    mixes = arguments.write_mixed or arguments.mixed_cost != _COSTS[0]
+    if not arguments.mixed and not mixes:
         return
     problems = (
-        (not arguments.mixed, "--write-mixed without --mixed", "a number of mixtures"),
+        (not arguments.mixed, f"{_option(arguments)} without --mixed", "a number of mixtures"),
         (arguments.mixed < 0, f"--mixed {arguments.mixed}", "1 or more mixtures"),
         (not arguments.calib, "--mixed without --calib", "samples that sensitivity is taken from"),
         (bool(arguments.ranges), "--mixed with --ranges", "ranges of the profile"),
-        (bool(arguments.write_suite), "--mixed with --write-suite", "one of them"),
     )
     for is_wrong, found, expected in problems:
         if is_wrong:
@@ -271,6 +293,10 @@ def _refuse_mixed(arguments: argparse.Namespace) -> None:
                 expected=expected,
                 remedy="See 'qbench sweep --help'; files of --write-mixed are schemas for suites.",
             )
+
+
+def _option(arguments: argparse.Namespace) -> str:
+    return "--write-mixed" if arguments.write_mixed else "--mixed-cost"
 
 
 def _backend_texts(arguments: argparse.Namespace) -> tuple[str, ...]:
@@ -329,6 +355,7 @@ def _kept(
     return kept
 
 
+_FRONT = "front: no other quantized cell has both less loss and less size, less time, or less float"
 _MANY = "finished cells are"
 
 
@@ -416,7 +443,7 @@ def _print_table(table: "SweepTable") -> None:
         put()
         put(f"sorted by {SORTED_BY[table.sort]} (--sort)")
         put(_loss_words(lead))
-        put("front: no other quantized cell has both less loss and less size, or less time")
+        put(_FRONT)
     if table.others:
         put()
         put("without a result:")

@@ -27,12 +27,18 @@ from qbench.number_text import counted
 
 if TYPE_CHECKING:
     from qbench.evaluation import SweepPlan
+    from qbench.quantization import Schema
     from qbench.reporting import SweepTable
     from qbench.tracking import SweepCell
 
 _ENDING = ".qbench.toml"
 PARETO, ALL = "pareto", "all"
-_FRONTS = {PARETO: ("size", "time"), "pareto-size": ("size",), "pareto-time": ("time",)}
+_FRONTS = {
+    PARETO: ("size", "time"),
+    "pareto-size": ("size",),
+    "pareto-time": ("time",),
+    "pareto-float": ("float",),
+}
 """Word of ``--choose`` → the costs whose fronts it names."""
 
 
@@ -98,20 +104,31 @@ def _unknown(word: str, names: Sequence[str], kind: str = "measured cell") -> In
 # The files.
 
 
+def mixture_files(widths: "Sequence[Schema]", mixtures: "Sequence[Schema]") -> dict[str, str]:
+    """Name → text of the file of each of ``mixtures``, which ``--mixed`` found of ``widths``."""
+    from qbench.diagnosis import override_text
+
+    comment = f"A mixture of {', '.join(one.name for one in widths)} and float."
+    return {f"{one.name}.toml": override_text(one, comment=comment) for one in mixtures}
+
+
 class SuiteFiles:
     """The suite of ``--write-suite`` and the files that it needs, in the folder of a bench.
 
     Args:
         arguments: of ``qbench sweep``.
         plan: the sweep.
+        mixtures: name → text of the file of a schema that the sweep mixed.
 
     Raises:
         InputError: a file is there already, the suite's has another name than suites have, or a
             word of ``--choose`` names no cell.
     """
 
-    def __init__(self, arguments: argparse.Namespace, plan: "SweepPlan") -> None:
-        self._arguments, self._plan = arguments, plan
+    def __init__(
+        self, arguments: argparse.Namespace, plan: "SweepPlan", mixtures: Mapping[str, str]
+    ) -> None:
+        self._arguments, self._plan, self._mixtures = arguments, plan, mixtures
         self._subject = plan.shared.subject
         self.suite = Path(arguments.write_suite)
         self._doing = f"Writing the suite '{arguments.write_suite}'"
@@ -123,7 +140,13 @@ class SuiteFiles:
 
     def write(self, chosen: "Sequence[SweepCell]") -> list[str]:
         """Write the suite of ``chosen``, and what is not there of the rest; sentences about it."""
-        files: dict[Path, str | bytes] = {self.suite: self._suite_text(chosen), **self._needed}
+        names = {f"{one.schema}.toml" for one in chosen}
+        needed = {
+            path: text
+            for path, text in self._needed.items()
+            if path.name not in self._mixtures or path.name in names
+        }
+        files: dict[Path, str | bytes] = {self.suite: self._suite_text(chosen), **needed}
         settings, notes = settings_files(self.folder)
         write_all(files | settings, self._doing)
         suite = relative(self.suite, self.folder)
@@ -164,6 +187,8 @@ class SuiteFiles:
             found[self.folder / "conftest.py"] = text
         for name, source in self._sources().items():
             found[self.suite.parent / name] = source.read_text(encoding="utf-8")
+        for name, text in self._mixtures.items():
+            found[self.suite.parent / "schemas" / name] = text
         for path, written in [*found.items()]:
             if path.exists():
                 if path.read_text(encoding="utf-8") != written:

@@ -3,7 +3,7 @@
     N_S − N_S(u)     what unit u costs under schema S: the noise of the outputs less that with u in
                      float, from the gains that localization measures (``examine.each_gain``)
     raise u          from width S to the next finer S′: wins (N_S − N_S(u)) − (N_S′ − N_S′(u)),
-                     costs bits of its weight, times its share of all weights and of all products
+                     costs what ``COSTS`` says: bytes, estimated time, both, or products in float
 
 Widths are schemas, the coarsest first; the last is float. All units begin at the coarsest. The step
 that wins most for its cost is taken, again and again, until every unit is in float (a greedy walk,
@@ -37,12 +37,40 @@ _REASON = "kept in float by a search over precisions"
 _LEAST = 1e-9
 """The cost of a step that costs nothing."""
 _FLOAT = 4
-"""Of the size of the finest width, the size of float: 32 bits for 8."""
+"""Bits of float, in those of the finest width: 32 for 8."""
 _INTERPRETER = "integer-ort-x64"
 """Is watched where a backend declares no arithmetic."""
 
 Unit = tuple[str, str]
 """Graph and unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weight:
+    """What a unit weighs under one width.
+
+    Args:
+        bits: of its weight; 1 where it has none.
+        weights, products: its share of the elements of all weights, and of all
+            multiply-accumulates.
+        is_float: whether it runs in float.
+    """
+
+    bits: float
+    weights: float
+    products: float
+    is_float: bool = False
+
+
+COSTS: Mapping[str, Callable[[Weight], float]] = {
+    "both": lambda one: one.bits * (one.weights + one.products),
+    "bytes": lambda one: one.bits * one.weights,
+    "time": lambda one: one.bits * one.products,
+    "integers": lambda one: one.products * one.is_float,
+}
+"""What a search saves: bytes of weights, estimated time (bits times multiply-accumulates), both, or
+multiply-accumulates in float.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +99,15 @@ class MixedSchemas:
 
 
 def mixed_schemas(
-    shared: SubjectArtifacts, widths: Sequence[Schema], backend: Backend, *, points: int
+    shared: SubjectArtifacts,
+    widths: Sequence[Schema],
+    backend: Backend,
+    *,
+    points: int,
+    cost: str = "both",
 ) -> MixedSchemas:
-    """Schemas that mix ``widths`` and float, at most ``points`` of them.
+    """Schemas that mix ``widths`` and float, at most ``points`` of them; ``cost`` names what steps
+    are weighed by, of ``COSTS``.
 
     The ranges are those of one profile, which all widths share.
 
@@ -85,21 +119,22 @@ def mixed_schemas(
     for width in widths:
         _refuse_width(width, widths[0])
     noise: list[dict[Unit, float]] = []
-    sizes: list[dict[Unit, float]] = []
+    weights: list[dict[Unit, Weight]] = []
     for width in widths:
         quantized = shared.quantized(width, backend.capabilities)
         noise.append(_noise_of(shared, width, backend))
-        sizes.append(
+        weights.append(
             {
-                (graph, unit): size
+                (graph, unit): weight
                 for graph, plan in quantized.plans.items()
-                for unit, size in _sizes(plan, shared.planned(width.canonical)[graph]).items()
+                for unit, weight in _weights(plan, shared.planned(width.canonical)[graph]).items()
             }
         )
-    units = [unit for unit in sizes[0] if all(unit in one for one in sizes)]
+    units = [unit for unit in weights[0] if all(unit in one for one in weights)]
     runs = sum(map(len, noise))
     noise.append({})  # float
-    sizes.append({unit: _FLOAT * sizes[-1][unit] for unit in units})
+    weights.append({unit: _in_float(weights[-1][unit]) for unit in units})
+    sizes = [{unit: COSTS[cost](one) for unit, one in row.items()} for row in weights]
     walk = greedy_walk(units, noise, sizes)
     places = _spread(walk, points)
     schemas = []
@@ -187,8 +222,12 @@ def _first(batches: Sequence[Feeds]) -> dict[str, Array]:
     return {name: np.asarray(array)[:SAMPLES] for name, array in batches[0].items()}
 
 
-def _sizes(plan: Plan, graph: ir.Model) -> dict[str, float]:
-    """Quantized unit → bits of its weight, times its share of all weights and of all products."""
+def _in_float(weight: Weight) -> Weight:
+    return replace(weight, bits=_FLOAT * weight.bits, is_float=True)
+
+
+def _weights(plan: Plan, graph: ir.Model) -> dict[str, Weight]:
+    """Quantized unit → what it weighs."""
     known = values_by_name(graph)
     weights: dict[str, tuple[int, int]] = {}
     for slot, qparams in plan.constants.items():
@@ -199,7 +238,11 @@ def _sizes(plan: Plan, graph: ir.Model) -> dict[str, float]:
     found = {}
     for unit in plan.quantized_units:
         bits, count = weights.get(unit, (1, 0))
-        found[unit] = bits * (count / elements + plan.node_macs.get(unit, 0) / (plan.macs or 1))
+        found[unit] = Weight(
+            bits=bits,
+            weights=count / elements,
+            products=plan.node_macs.get(unit, 0) / (plan.macs or 1),
+        )
     return found
 
 

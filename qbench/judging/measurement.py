@@ -165,14 +165,27 @@ class QuantizerNote:
     @property
     def name(self) -> str:
         """``NNCF 3.4.0 --accuracy-control (lock 0123456789ab)``: what its files depend on."""
-        version = next(iter(self.versions.values()), "")
         lock = f"(lock {self.lock})" if self.lock else ""
-        return " ".join(filter(None, (self.title, version, *self.arguments, lock)))
+        return f"{self._called} {lock}".rstrip()
+
+    @property
+    def short(self) -> str:
+        """``NNCF 3.4.0 --accuracy-control: 12.3 s, 340 MB``."""
+        return f"{self._called}: {', '.join(self._effort)}"
+
+    @property
+    def _called(self) -> str:
+        version = next(iter(self.versions.values()), "")
+        return " ".join(filter(None, (self.title, version, *self.arguments)))
+
+    @property
+    def _effort(self) -> tuple[str, str]:
+        return f"{self.seconds:g} s", f"{self.peak_mb:g} MB"
 
     @property
     def text(self) -> str:
         """``NNCF 3.4.0: 12.3 s, 340 MB, a file of 3,600,000 bytes, the same bytes twice``."""
-        words = [f"{self.seconds:g} s", f"{self.peak_mb:g} MB", f"a file of {self.size:,} bytes"]
+        words = [*self._effort, f"a file of {self.size:,} bytes"]
         if self.same_bytes is not None:
             words.append("the same bytes twice" if self.same_bytes else "other bytes each time")
         if not self.offline:

@@ -157,7 +157,7 @@ def _cell_row(cell: CellView) -> Iterable[str]:
         if words is not None and place.column.of_metric:
             yield escaped(words) if place.key == MARKDOWN.of_metric[0] else ""
             continue
-        yield "<br>".join([_field(place, cell), *place.lines_below(cell)])
+        yield "<br>".join([_field(place, cell), *map(escaped, place.lines_below(cell))])
 
 
 def _field(place: Place, cell: CellView) -> str:

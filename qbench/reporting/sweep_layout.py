@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from qbench.number_text import percent
 from qbench.reporting.chart import number
 from qbench.reporting.sweep_rows import (
     SweepRow,
@@ -44,17 +45,23 @@ _TICKS = 4
 _FAR = 2.0
 """The float model is drawn up to so many times the most of the quantized cells."""
 
-AXES = {"size": "size of the file", "time": "milliseconds of a sample"}
+AXES = {
+    "size": "size of the file",
+    "time": "milliseconds of a sample",
+    "float": "multiply-accumulates in float, %",
+}
 """Cost → the words below its axis."""
 _COST_TEXT: dict[str, Callable[[float], str]] = {
     "size": lambda cost: bytes_text(round(cost)),
     "time": lambda cost: f"{time_text(cost)} ms",
+    "float": lambda cost: f"{percent(cost)} in float",
 }
 _TICK_TEXT: dict[str, Callable[[float], str]] = {
     "size": _COST_TEXT["size"],
     "time": lambda cost: f"{cost:.6g}",
+    "float": lambda cost: f"{100 * cost:.6g}",
 }
-"""The axis of time says its unit below."""
+"""The axes of time and of float say their units below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +109,7 @@ class SweepChart:
     """One chart, laid out in SVG units.
 
     Args:
-        cost: ``size`` or ``time``.
+        cost: of ``AXES``.
         title, summary: for people who cannot see it.
         labels: the numbers of the points; ``narrow_labels``: in large letters, for a narrow screen.
         front: the corners of the line along the front.
@@ -135,7 +142,7 @@ def backend_marks(table: SweepTable) -> dict[str, tuple[str, int]]:
 def sweep_chart(table: SweepTable, cost: str) -> SweepChart | None:
     """The chart of loss against ``cost``; None: fewer than two cells have both."""
     rows, beyond = _drawn(table, cost)
-    if len(rows) < 2:
+    if len(rows) < 2 or (cost == "float" and len({_cost(row, cost) for row in rows}) < 2):
         return None
     x_of, x_ticks = _horizontal([_cost(row, cost) or 0.0 for row in rows], cost)
     losses = [row.cell.loss or 0.0 for row in rows]

@@ -105,6 +105,16 @@ class SweepCell:
         """Whether it is the float model on its backend."""
         return self.schema == FP32
 
+    @property
+    def float_share(self) -> float | None:
+        """The share of the multiply-accumulates in float, as executed where the engine reports it;
+        None: not known.
+        """
+        if self.is_float or self.weights_only:
+            return 1.0 if self.is_measured else None
+        share = self.planned if self.executed is None else self.executed
+        return None if share is None else 1.0 - share
+
 
 # Fronts of Pareto.
 
@@ -112,6 +122,7 @@ Cost = Callable[[SweepCell], float | None]
 SWEEP_COSTS: Mapping[str, Cost] = {
     "size": lambda cell: cell.file_bytes,
     "time": lambda cell: cell.ms,
+    "float": lambda cell: cell.float_share,
 }
 """What a loss is weighed against, by its name."""
 

@@ -535,8 +535,12 @@ def test_mixtures_are_cells_and_files_that_eval_takes(blobs_files, qbench):
         "sweep", "net.onnx", *DATA, "--backend", "ort-cpu-noopt", "--schema",
         "w4a8_asym_pc,w8a8_asym_pc", "--mixed", "2", "--write-mixed", "mixed", "--json",
     )  # fmt: skip
-    code, out, err = qbench(*command)
+    chosen = ("--choose", "ort-cpu-noopt+w4a8_asym_pc_mixed2")
+    code, out, err = qbench(*command, "--write-suite", "a/suites/best.qbench.toml", *chosen)
     assert code == 0, err
+    written = [*Path("a/suites/schemas").iterdir()]
+    assert [path.name for path in written] == ["w4a8_asym_pc_mixed2.toml"]
+    assert written[0].read_text() == Path("mixed", written[0].name).read_text()
     cells = {cell["cell"]: cell for cell in json.loads(out)["cells"]}
     paths = sorted(Path("mixed").glob("*.toml"))
     assert [path.stem for path in paths] == ["w4a8_asym_pc_mixed1", "w4a8_asym_pc_mixed2"]
@@ -557,6 +561,7 @@ def test_mixtures_are_cells_and_files_that_eval_takes(blobs_files, qbench):
         (("--write-mixed", "mixed"), "--write-mixed without --mixed"),
         ((*DATA[2:], "--mixed", "-1"), "--mixed -1"),
         (("--mixed", "2"), "--mixed without --calib"),
+        (("--mixed-cost", "bytes"), "--mixed-cost without --mixed"),
     ],
 )
 def test_mixtures_that_make_no_sense_are_refused(blobs_files, qbench, options, found):

@@ -1,10 +1,12 @@
 """Mixtures of precisions: the order of steps, and schemas that plan what was chosen."""
 
+from dataclasses import replace
+
 import pytest
 
 from qbench.backends import get_backend
 from qbench.diagnosis import mixed_schemas
-from qbench.diagnosis.mixed import greedy_walk
+from qbench.diagnosis.mixed import COSTS, Weight, greedy_walk
 from qbench.errors import InputError
 from qbench.evaluation import SubjectArtifacts, build_subject
 from qbench.quantization import Role, get_schema
@@ -34,6 +36,19 @@ def test_more_noise_with_more_bits_is_no_gain() -> None:
     walk = greedy_walk([A], noise, [{A: 1.0}, {A: 1.0}, {A: 3.0}])
     assert [step.won for step in walk] == [0.0, 2.0]
     assert all(step.cost > 0 for step in walk)
+
+
+def test_costs_weigh_bytes_time_and_products_in_float() -> None:
+    convolution = Weight(bits=8, weights=0.1, products=0.9)
+    classifier = replace(convolution, weights=0.9, products=0.1)
+    found = {name: (cost(convolution), cost(classifier)) for name, cost in COSTS.items()}
+    assert found == {
+        "both": pytest.approx((8.0, 8.0)),
+        "bytes": pytest.approx((0.8, 7.2)),
+        "time": pytest.approx((7.2, 0.8)),
+        "integers": (0.0, 0.0),
+    }
+    assert COSTS["integers"](replace(convolution, is_float=True)) == 0.9
 
 
 @pytest.fixture(scope="module")

@@ -176,6 +176,17 @@ def test_the_whole_cell_has_a_value_of_its_own_for_every_field():
     assert same == {"excused", "left_out"}
 
 
+def test_a_cell_of_another_quantizer_shows_its_version_and_effort():
+    note = QuantizerNote(
+        title="NNCF", versions={"nncf": "3.4.0"}, arguments=("--fast",), seconds=12.3, peak_mb=340
+    )
+    cell = read_cell(structs.replace(FAILED, gates=(GATE,), quantizer=note))
+    words = "NNCF 3.4.0 --fast: 12.3 s, 340 MB"
+    for table in (columns.CELLS, columns.ATTENTION, columns.MARKDOWN):
+        assert words in [line for place in table.places for line in place.lines_below(cell)]
+    assert not columns.COLUMNS["quantizer"].text(CELL)
+
+
 @pytest.mark.parametrize(
     "outcome", ["", "passed"]
 )  # of some fields a column reads more where the cell passes

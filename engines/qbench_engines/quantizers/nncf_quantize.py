@@ -6,6 +6,7 @@ until agreement with the float model on the calibration samples falls by less th
 
 import argparse
 from collections.abc import Iterable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ PER_CHANNEL_OPSET = 13
 
 MAX_DROP = 0.01
 """Of agreement, as a fraction."""
+Answered = tuple[dict[str, Any], np.ndarray]
+"""A sample, and the classes that the float model gives it."""
 
 
 def samples(path: Path) -> list[dict[str, Any]]:
@@ -38,18 +41,21 @@ def classes(model: onnx.ModelProto, feeds: Iterable[dict[str, Any]]) -> np.ndarr
 
 
 def with_accuracy_control(model: onnx.ModelProto, feeds: list[dict[str, Any]]) -> onnx.ModelProto:
-    """Quantize where agreement allows; labels are not needed."""
-    expected = classes(model, feeds)
+    """Quantize where agreement allows; labels are not needed.
 
-    def agreement(quantized: onnx.ModelProto, validated: Iterable[dict[str, Any]]) -> float:
+    NNCF validates on parts of the samples, too: each goes with the classes of the float model.
+    """
+    answered = list(zip(feeds, classes(model, feeds), strict=True))
+
+    def agreement(quantized: onnx.ModelProto, validated: Iterable[Answered]) -> float:
         chosen = list(validated)
-        found = classes(quantized, chosen)
-        return float((found == expected[: len(found)]).mean())
+        found = classes(quantized, [one for one, _ in chosen])
+        return float((found == np.stack([expected for _, expected in chosen])).mean())
 
     quantized: onnx.ModelProto = nncf.quantize_with_accuracy_control(
         model,
         calibration_dataset=nncf.Dataset(feeds),
-        validation_dataset=nncf.Dataset(feeds),
+        validation_dataset=nncf.Dataset(answered, itemgetter(0)),
         validation_fn=agreement,
         max_drop=MAX_DROP,
         subset_size=len(feeds),
