@@ -237,6 +237,18 @@ def read_entry_points() -> tuple[Extension, ...]:
     return tuple(found)
 
 
+def extending_packages() -> dict[str, Path]:
+    """Name → folder of each package that an entry point of the installed extensions is in; none
+    is imported.
+    """
+    from importlib.util import find_spec
+
+    names = {point.module.partition(".")[0] for point in entry_points(group=ENTRY_POINT_GROUP)}
+    specs = {name: find_spec(name) for name in sorted(names)}
+    folders = {name: spec.submodule_search_locations for name, spec in specs.items() if spec}
+    return {name: Path(found[0]) for name, found in folders.items() if found}
+
+
 DISTRIBUTION = "pytest-qbench"
 _GUEST = "qbench-"
 """How the names of the distributions begin that extras of qbench install to bring its own

@@ -22,7 +22,7 @@ from qbench.cli.options import (
     with_ranges_by_hand,
 )
 from qbench.cli.printing import say
-from qbench.errors import QbenchError, UnavailableError, UnsupportedError
+from qbench.errors import QbenchError, StoreError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -53,7 +53,7 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A cell of several that its backend does not run, and the error that says why."""
+    """A cell of several that cannot be measured, and the error that says why."""
 
     error: QbenchError
 
@@ -63,8 +63,9 @@ def measure_models(
 ) -> Iterator[tuple[argparse.Namespace, Evaluated | Refused]]:
     """The arguments of each cell that ``arguments`` name, and its measurements.
 
-    The cells of one backend share the float model, its fp32 run and its profile. Of several cells
-    one that its backend does not run is ``Refused``; a lone one raises.
+    The cells of one backend share the float model, its fp32 run and its profile, and all cells
+    what quantizers of other people made. Of several cells one that cannot be measured is
+    ``Refused``; a lone one raises.
 
     Raises:
         QbenchError: the model, the data or the names are wrong, or the backend does not run the
@@ -83,15 +84,20 @@ def _cells(
     """
     backends = {text: choose_backend(text, arguments.python) for text in texts}
     schemas = {name: _schema(name, arguments) for name in names}
-    refusals = (UnsupportedError, UnavailableError) if len(texts) * len(names) > 1 else ()
+    is_lone = len(texts) * len(names) == 1
+    first: _Bench | None = None
     for text, backend in backends.items():
         one = argparse.Namespace(**{**vars(arguments), "backend": text})
-        bench = _Bench(one, backend, is_first=text == texts[0])
+        bench = _Bench(one, backend, first=first)
+        first = first or bench
         for name, schema in schemas.items():
             cell = argparse.Namespace(**{**vars(one), "schema": name})
             try:
                 yield cell, bench.measured(cell, schema)
-            except refusals as error:
+            except QbenchError as error:
+                # what is wrong with the cache is wrong for every cell
+                if is_lone or isinstance(error, StoreError):
+                    raise
                 yield cell, Refused(error=error)
 
 
@@ -114,7 +120,7 @@ class _Bench:
     """One model on one backend, under one schema after the other."""
 
     def __init__(
-        self, arguments: argparse.Namespace, backend: "Backend", *, is_first: bool
+        self, arguments: argparse.Namespace, backend: "Backend", *, first: "_Bench | None"
     ) -> None:
         from qbench.evaluation import RecordingTask, subject_artifacts
 
@@ -123,12 +129,14 @@ class _Bench:
             self._counted = counted_backend(backend)
             backend = self._counted
         self._backend = backend
-        subject = _subject(arguments, is_first=is_first)
+        subject = _subject(arguments, is_first=first is None)
         self._kept = RecordingTask(subject.model.task)
         self._subject = replace(subject, model=replace(subject.model, task=self._kept))
-        self._shared = subject_artifacts(self._subject, backend, choose_cache(arguments.cache))
+        self.shared = subject_artifacts(self._subject, backend, choose_cache(arguments.cache))
+        if first is not None:
+            self.shared.share_quantizers(first.shared)
         self._fp32: Measurement | None = None
-        self._is_first = is_first
+        self._is_first = first is None
 
     def measured(self, arguments: argparse.Namespace, schema: "Schema | None") -> Evaluated:
         """The float model and, when there is a schema or the model came quantized, the quantized
@@ -139,7 +147,7 @@ class _Bench:
         """
         from qbench.judging import FP32
 
-        shared, backend, subject = self._shared, self._backend, self._subject
+        shared, backend, subject = self.shared, self._backend, self._subject
         quantized = _name_of_quantized(arguments, schema)
         if quantized is not None:
             shared.require_float()

@@ -58,6 +58,7 @@ from qbench.storage import (
     FollowedCode,
     TooLargeError,
     current_limits,
+    digest_arrays,
     digest_code,
     digest_plain,
     followed_code,
@@ -369,7 +370,6 @@ class SubjectArtifacts:
     ) -> None:
         self.subject = subject
         self._twice = quantizes_twice
-        self._by_others: dict[Quantizer, Quantized | QbenchError] = {}
         self._cache = cache
         self.fp32_backend = fp32_backend
         self._environment_class = environment_class
@@ -380,6 +380,8 @@ class SubjectArtifacts:
         self._ranges: dict[tuple[tuple[Pass, ...], bool], Mapping[str, Ranges]] = {}
         self._given_answers: dict[str, Mapping[str, Answers]] = {}
         self._quantized: dict[tuple[Schema, Capabilities], Quantized] = {}
+        self.made_by_others: dict[Quantizer, Quantized | QbenchError] = {}
+        """Quantizer → what it made of the subject, or why it failed: it runs once."""
         self.float_run: Mapping[str, Answers] = {}
         """Data set → the answers of an fp32 cell of this process, with their probabilities; empty
         where none was measured yet.
@@ -680,15 +682,21 @@ class SubjectArtifacts:
         """The graphs that ``quantizer`` writes, for every backend the same; where it fails, it
         fails for each of them, and does not run again in this process.
         """
-        if quantizer not in self._by_others:
+        if quantizer not in self.made_by_others:
             try:
-                self._by_others[quantizer] = self._made_by(quantizer)
+                self.made_by_others[quantizer] = self._made_by(quantizer)
             except QbenchError as error:
-                self._by_others[quantizer] = error
-        found = self._by_others[quantizer]
+                self.made_by_others[quantizer] = error
+        found = self.made_by_others[quantizer]
         if isinstance(found, QbenchError):
             raise found
         return found
+
+    def share_quantizers(self, other: "SubjectArtifacts") -> None:
+        """Take over what quantizers made of the same subject for ``other``, now and later: each
+        runs once, also where the two have fp32 backends of their own.
+        """
+        self.made_by_others = other.made_by_others
 
     def _made_by(self, quantizer: "Quantizer") -> Quantized:
         from qbench.quantization import read_plan
@@ -716,9 +724,8 @@ class SubjectArtifacts:
             )
         model = self.graphs[graph]
         identity = graph_digest(model)
-        made_from = [identity, self.samples(calibration).key, *self._task_identity]
-        made_by = [quantizer.digest, self.fp32_backend.name, self._environment_class]
-        key = digest_plain([made_from, made_by, self._twice, RUN_VERSION])
+        fed = self._digest_of_feeds(graph, doing) if quantizer.takes_samples else ""
+        key = digest_plain([identity, fed, quantizer.digest, self._twice, RUN_VERSION])
 
         def make(entry: Path) -> None:
             taken = quantizer.takes_samples
@@ -734,7 +741,24 @@ class SubjectArtifacts:
             run_quantizer(task, entry, self._cache)
 
         with self._cache.alone("quantized", key):  # two processes run it once
-            return self._entry("quantized", key, make, calibration)
+            return self._cache.entry("quantized", key, make)
+
+    def _digest_of_feeds(self, graph: str, doing: str) -> str:
+        """Of the samples that a quantizer receives for ``graph``.
+
+        The backend that runs the float model feeds the later ones of several graphs. A lone graph
+        is fed the same by each, so that its quantized file is the same for all backends.
+        """
+        calibration = self.subject.calibration
+        made_from = [self.model_digest, self.samples(calibration).key, *self._task_identity]
+        made_by = [self.fp32_backend.name, self._environment_class]
+
+        def make(path: Path) -> None:
+            digest = digest_arrays(stacked(self.calibration_feeds[graph], doing))
+            path.write_text(digest, encoding="utf-8")
+
+        key = digest_plain([graph, made_from, made_by, RUN_VERSION])
+        return self._entry("fed", key, make, calibration).read_text(encoding="utf-8")
 
     def forget(self, schema: "Schema", capabilities: Capabilities) -> None:
         """Release the graphs under ``schema``: a search makes many that are used once."""

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import onnx_ir as ir
 
+import qbench
 from qbench.backends import (
     LIMITS,
     EnvironmentMaker,
@@ -26,6 +27,7 @@ from qbench.backends import (
 )
 from qbench.errors import QbenchError, UnavailableError, UnsupportedError
 from qbench.evaluation.written_file import WrittenFile, check_in_child
+from qbench.extension import extending_packages
 from qbench.graph import format_of_path, load_model, save_model
 from qbench.judging import QuantizerNote
 from qbench.number_text import counted
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from qbench.backends import Array, Feeds
     from qbench.quantization import Quantizer
 
-RUN_VERSION = 1
+RUN_VERSION = 2
 """Of the way in which a quantizer is run: entries of another one are not read."""
 NOTE = "note.json"
 _WRITTEN = ("out.onnx", "out.tflite")
@@ -179,6 +181,8 @@ def _run_once(task: QuantizerTask, python: Path, folder: Path) -> tuple[ToolEnd,
     command = quantizer.command(python=python, fp32=fp32, calibration=calibration, out=out)
     limits = ToolLimits(timeout_s=table.timeout_s, memory_mb=table.memory_mb, disk_mb=table.disk_mb)
     own = {"PATH": os.pathsep.join((os.fspath(python.parent), os.environ.get("PATH", "")))}
+    if table.takes == "module":
+        own["PYTHONPATH"] = os.fspath(_importable(folder / "importer"))
     end = run_tool(command, folder=folder, environment={**own, **table.environment}, limits=limits)
     if end.stopped:
         reached = LIMITS[end.stopped].format(
@@ -200,6 +204,18 @@ def _run_once(task: QuantizerTask, python: Path, folder: Path) -> tuple[ToolEnd,
     return end, check_in_child(out, fp32, task.doing), out
 
 
+def _importable(folder: Path) -> Path:
+    """The new ``folder`` from which a Python can import qbench and the packages that extend it,
+    and nothing else: what makes a module of a graph is in one of these, and the environment of the
+    tool has the other packages that it needs.
+    """
+    folder.mkdir()
+    own = Path(qbench.__file__).parent
+    for name, package in {"qbench": own, **extending_packages()}.items():
+        (folder / name).symlink_to(package, target_is_directory=True)
+    return folder
+
+
 def _save_samples(samples: "Mapping[str, Array]", path: Path) -> None:
     """The archive of ``numpy.savez``, which takes no arrays called ``file``."""
     with zipfile.ZipFile(path, "w") as archive:
@@ -211,13 +227,8 @@ def _save_samples(samples: "Mapping[str, Array]", path: Path) -> None:
 def _save_float(task: QuantizerTask, folder: Path) -> Path:
     """The float model in ``folder``, in the format that the quantizer takes."""
     takes = task.quantizer.manifest.takes
-    if takes == "module":
-        raise UnsupportedError(
-            task.doing,
-            found="an ONNX graph",
-            expected="a torch module, which this quantizer takes",
-            remedy="Measure it with a model whose subject is a module.",
-        )
+    if takes == "module":  # its script makes one of the graph
+        takes = "onnx"
     path = folder / f"model.{takes}"
     form = None if takes == "onnx" else format_of_path(path, task.doing)
     if form is None:

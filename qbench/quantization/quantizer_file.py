@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.errors import InputError, unknown_name
-from qbench.extension import Catalogue, Extension
+from qbench.extension import Catalogue, Extension, extending_packages
 from qbench.storage import digest_file, digest_plain, read_toml, value_from_table
 
 PREFIX = "by-"
@@ -29,7 +29,8 @@ class Manifest:
     Args:
         title: what people call it.
         package: whose releases ``qbench bisect package`` walks; empty: it has none.
-        takes, gives: the format of the float model, and of the quantized one.
+        takes, gives: the format of the float model, and of the quantized one. ``module``: the
+            float model is ONNX, and packages that make a module of it can be imported.
         python: a version or a path; empty: the Python that runs qbench.
         lock: the file of its packages, relative to the TOML file; empty: it needs none, and runs
             under ``python`` as it is.
@@ -143,15 +144,17 @@ class Quantizer:
 
     @property
     def digest(self) -> str:
-        """What its result depends on beyond the model and the samples: its settings, its lock
-        and the files in its folder that the command names.
+        """What its result depends on beyond the model and the samples: its settings, its lock,
+        the files in its folder that the command names, and what these import there; where it
+        takes a module, also of the packages that extend qbench, the importer among them.
 
         Raises:
             InputError: one of the files cannot be read.
         """
         words = [word.replace("{here}", os.fspath(self.file.parent)) for word in self._words]
         named = [Path(word) for word in words if Path(word).is_absolute() and Path(word).is_file()]
-        files = _with_imports(named)
+        importable = extending_packages() if self.manifest.takes == "module" else {}
+        files = _with_imports(named, importable)
         if self.lock is not None:
             files.append(self.lock)
         table = self.manifest
@@ -174,16 +177,23 @@ class Quantizer:
             ) from error
 
 
-_IMPORT = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
+_IMPORT = re.compile(r"^\s*(?:from|import)\s+([\w.]+)", re.MULTILINE)
 
 
-def _with_imports(files: Iterable[Path]) -> list[Path]:
-    """``files`` and the modules next to them that they import, also through one another."""
+def _with_imports(files: Iterable[Path], packages: Mapping[str, Path]) -> list[Path]:
+    """``files`` and the modules that they import next to them or from ``packages``, also through
+    one another.
+    """
     found = list(files)
     for path in found:  # it grows
         text = path.read_bytes().decode("utf-8", errors="replace") if path.suffix == ".py" else ""
-        neighbours = (path.with_name(f"{name}.py") for name in _IMPORT.findall(text))
-        found += [one for one in neighbours if one.is_file() and one not in found]
+        for name in _IMPORT.findall(text):
+            first, _, rest = name.partition(".")
+            inside = packages[first] / rest.replace(".", "/") if first in packages else None
+            one = path.with_name(first) if inside is None else inside
+            module = one.with_name(f"{one.name}.py")
+            if module.is_file() and module not in found:
+                found.append(module)
     return found
 
 

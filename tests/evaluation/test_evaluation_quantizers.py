@@ -1,13 +1,16 @@
 """Quantizers of other people as schemas: what runs, what is refused, what is contained."""
 
+import json
 import socket
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from quantizer_scripts import HEAD, QUANTIZES, SAVES, network, subject, write_quantizer
 
 from qbench.backends import get_backend
+from qbench.cli import main
 from qbench.errors import InputError, NotFetchedError, QbenchError, UnsupportedError
 from qbench.evaluation import SubjectArtifacts, environment_here, measure_cell
 from qbench.graph import save_model
@@ -91,6 +94,41 @@ def test_one_that_ends_with_an_error_is_unsupported_with_its_last_lines_and_with
     assert "abcdefgh12345678" not in error.found
 
 
+def test_one_that_takes_a_module_can_import_what_makes_one_of_the_graph_and_nothing_else(tmp_path):
+    script = (
+        QUANTIZES
+        + """
+import os, pathlib, qbench.errors, qbench_engines
+for one in (qbench, qbench_engines):
+    assert pathlib.Path(one.__file__).is_relative_to(pathlib.Path.cwd()), one
+path = pathlib.Path(os.environ["PYTHONPATH"])
+assert sorted(one.name for one in path.iterdir()) == ["qbench", "qbench_engines", "qbench_zoo"]
+"""
+        + SAVES
+    )
+    found = measured(tmp_path, script, takes="module")
+    assert found.integer_macs == 1.0
+    assert found.quantizer.near == 1
+
+
+def test_what_makes_the_module_is_in_the_digest_of_one_that_takes_it(tmp_path, monkeypatch):
+    package = tmp_path / "importing"
+    package.mkdir()
+    (package / "maker.py").write_text("import importing.rules")
+    (package / "rules.py").write_text("")
+    monkeypatch.setattr(
+        "qbench.quantization.quantizer_file.extending_packages", lambda: {"importing": package}
+    )
+    digests = []
+    for takes in ("module", "onnx"):
+        path = write_quantizer(tmp_path, "from importing.maker import module", takes=takes)
+        digests.append(load_quantizer(path).digest)
+        (package / "rules.py").write_text(f"changed = '{takes}'")
+        digests.append(load_quantizer(path).digest)
+    assert digests[0] != digests[1]
+    assert digests[2] == digests[3]
+
+
 def test_a_failed_one_does_not_run_again_for_another_backend(tmp_path):
     script = f"open({str(tmp_path / 'runs')!r}, 'a').write('x')\nraise SystemExit(3)"
     shared = shared_in(tmp_path)
@@ -98,6 +136,41 @@ def test_a_failed_one_does_not_run_again_for_another_backend(tmp_path):
     for backend in ("ort-cpu", "ort-cpu-noopt"):
         with pytest.raises(UnsupportedError):
             measure_cell(shared, backend, schema_in_file(path))
+    assert (tmp_path / "runs").read_text() == "x"
+
+
+def evaluated(folder, capsys, script, *backends):
+    """The cells that ``qbench eval`` prints for a schema of qbench and the quantizer ``script``."""
+    save_model(network(), folder / "net.onnx")
+    x = np.random.default_rng(3).normal(size=(60, 16)).astype(np.float32)
+    np.savez(folder / "scored.npz", x=x[:40])
+    np.savez(folder / "spare.npz", x=x[40:])
+    path = write_quantizer(folder / "quantizers", script)
+    words = ["eval", str(folder / "net.onnx"), "--data", str(folder / "scored.npz")]
+    words += ["--calib", str(folder / "spare.npz"), "--schema", f"w8a8_asym_pt,{path}"]
+    words += ["--backend", ",".join(backends), "--cache", str(folder / "cache"), "--json"]
+    code = main(words)
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_eval_asks_a_quantizer_once_for_several_backends(tmp_path, capsys):
+    counting = QUANTIZES + SAVES + f"open({str(tmp_path / 'runs')!r}, 'a').write('x')\n"
+    code, cells = evaluated(tmp_path, capsys, counting, "ort-cpu", "ort-cpu-noopt")
+    assert code == 0
+    assert len(cells) == 4
+    assert not [one for one in cells if "error" in one]
+    assert (tmp_path / "runs").read_text() == "x"
+    code, _ = evaluated(tmp_path, capsys, counting, "ort-cpu-noopt")
+    assert (tmp_path / "runs").read_text() == "x"
+
+
+def test_eval_goes_on_after_a_file_that_is_refused(tmp_path, capsys):
+    script = f"open({str(tmp_path / 'runs')!r}, 'a').write('x')\n" + QUANTIZES
+    script += "graph.node[3].op_type = 'Unknown'\n" + SAVES
+    code, cells = evaluated(tmp_path, capsys, script, "ort-cpu", "ort-cpu-noopt")
+    assert code == 0
+    refused = [one for one in cells if "error" in one]
+    assert len(refused) == 2
     assert (tmp_path / "runs").read_text() == "x"
 
 
