@@ -42,6 +42,10 @@ RUN_VERSION = 2
 """Of the way in which a quantizer is run: entries of another one are not read."""
 NOTE = "note.json"
 _WRITTEN = ("out.onnx", "out.tflite")
+_UNWATCHED = (
+    "this system has no /proc: the memory of quantizers is not watched, and a process that leaves "
+    "the group of its quantizer is not killed"
+)
 _COMPANIONS = ("onnx", "onnxruntime", "torch", "numpy")
 """Packages whose versions a record has, next to that of the quantizer."""
 
@@ -85,6 +89,8 @@ def run_quantizer(task: QuantizerTask, entry: Path, cache: Cache) -> None:
     python = python_of(task.quantizer, cache)
     with working(f"quantizing {task.what} by {task.quantizer.name}"):
         end, written, path = _run_once(task, python, entry.with_name("tool"))
+        if not end.watched:
+            cache.note(_UNWATCHED)
         _refuse_known(task, written, cache)
         is_same = None
         if task.twice:

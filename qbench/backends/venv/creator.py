@@ -1,5 +1,6 @@
 """Virtual environments with given packages, in the cache."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -96,7 +97,12 @@ class EnvironmentMaker:
             if not program.exists():
                 # a link to a base Python that was removed
                 shutil.rmtree(program.parent.parent, ignore_errors=True)
-                self.cache.entry(_KIND, key, make, sealed=False)
+
+                def make_settled(folder: Path) -> None:
+                    make(folder)
+                    _settle(folder, program.parent.parent)
+
+                self.cache.entry(_KIND, key, make_settled, sealed=False)
         return program
 
     def _install_lock(self, folder: Path, lines: Sequence[str], doing: str) -> None:
@@ -134,6 +140,19 @@ class EnvironmentMaker:
                 expected="an onnxruntime that works with the installed numpy",
                 remedy="Pin a compatible numpy as a further requirement.",
             )
+
+
+def _settle(folder: Path, final: Path) -> None:
+    """Let the scripts of the environment in ``folder`` name ``final``, where it is moved to: they
+    begin with the path of their Python.
+    """
+    made_in, moved_to = (os.fsencode(path) for path in (folder, final))
+    for script in (folder / "bin").iterdir():
+        if script.is_symlink() or not script.is_file():
+            continue
+        text = script.read_bytes()
+        if made_in in text:
+            script.write_bytes(text.replace(made_in, moved_to))
 
 
 def plain_requirement(text: str, doing: str) -> str:

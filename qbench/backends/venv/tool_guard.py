@@ -42,6 +42,10 @@ _LINES = 20
 _MB = 1_000_000
 _PAGE = resource.getpagesize()
 _ENDED_TRIES = 500
+_PROCESSES = Path("/proc")
+"""Where Linux lists processes. Elsewhere the process group of the tool is all that is known of
+them: its memory is not watched, and what leaves the group is not killed.
+"""
 
 
 def main(descriptors: list[str]) -> None:
@@ -53,7 +57,7 @@ def main(descriptors: list[str]) -> None:
         _follow(guard, parent)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, lambda *_: _leave())
     reading, writing = map(int, descriptors[:2])
     with open(reading, "rb", buffering=0) as incoming, open(writing, "wb") as outgoing:
         try:
@@ -74,8 +78,8 @@ def _follow(guard: int, parent: int) -> NoReturn:
         time.sleep(_LOOK_S)
 
 
-def _leave(*_: object) -> NoReturn:
-    _kill_all()
+def _leave(tool: int | None = None) -> NoReturn:
+    _kill_all(tool)
     os._exit(1)
 
 
@@ -107,10 +111,11 @@ def _run(asked: Mapping[str, Any]) -> dict[str, Any]:
         )
     except OSError as error:
         return {"error": {"kind": "OSError", "text": error.strerror or str(error)}}
+    signal.signal(signal.SIGTERM, lambda *_: _leave(tool.pid))
     watch = _Watch(tool, asked, began)
     stopped = watch.follow()
     left = len(set(_descendants(os.getpid())) - {tool.pid})
-    _kill_all()
+    _kill_all(tool.pid)
     watch.read()
     return {
         "code": watch.code,
@@ -119,6 +124,7 @@ def _run(asked: Mapping[str, Any]) -> dict[str, Any]:
         "peak_mb": watch.peak / _MB,
         "left": left,
         "offline": is_offline,
+        "watched": _PROCESSES.is_dir(),
         "said": watch.said[-_KEPT:].decode("utf-8", errors="replace").splitlines()[-_LINES:],
     }
 
@@ -214,8 +220,13 @@ class _Watch:
                 return True
 
 
-def _kill_all() -> None:
-    """Kill all descendants of this process until there are none."""
+def _kill_all(tool: int | None) -> None:
+    """Kill the process group of ``tool``, and all descendants of this process until there are
+    none.
+    """
+    if tool is not None:
+        with contextlib.suppress(OSError):  # none of it is left
+            os.killpg(tool, signal.SIGKILL)
     for _ in range(_ENDED_TRIES):
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -230,9 +241,11 @@ def _kill_all() -> None:
 
 
 def _descendants(root: int) -> Iterator[int]:
-    """The processes that ``root`` has started, and those that they have; none that have ended."""
+    """The processes that ``root`` has started, and those that they have; none that have ended,
+    and none where they are not listed.
+    """
     children: dict[int, list[int]] = {}
-    for entry in os.scandir("/proc"):
+    for entry in os.scandir(_PROCESSES) if _PROCESSES.is_dir() else ():
         if entry.name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 text = Path(entry.path, "stat").read_text()
@@ -249,7 +262,7 @@ def _descendants(root: int) -> Iterator[int]:
 def _resident(process: int) -> int:
     """Bytes of memory of ``process``."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE
+        return int((_PROCESSES / str(process) / "statm").read_text().split()[1]) * _PAGE
     return 0
 
 

@@ -68,6 +68,7 @@ class ToolEnd:
         peak_mb: the most memory of it and the processes that it started, megabytes.
         left: how many processes it left behind, which were killed.
         offline: whether it ran without a network.
+        watched: whether its processes were watched: this system lists them.
         said: the last lines that it printed, without secrets.
     """
 
@@ -77,6 +78,7 @@ class ToolEnd:
     peak_mb: float
     left: int
     offline: bool
+    watched: bool
     said: tuple[str, ...]
 
     @property

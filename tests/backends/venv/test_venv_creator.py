@@ -2,6 +2,7 @@
 happens where it cannot.
 """
 
+import subprocess
 import sys
 
 import numpy as np
@@ -50,6 +51,25 @@ def test_one_without_packages_is_made_once_and_again_when_its_python_has_gone(
     program.symlink_to(tmp_path / "uninstalled")
     assert maker.make([]) == program
     assert (len(fetched), program.exists()) == (2, True)
+
+
+def test_scripts_of_an_environment_name_the_place_that_it_has_in_the_end(
+    tmp_path, unreachable, monkeypatch
+):
+    from qbench.backends.venv import creator
+
+    def fetch(doing, python, words, **settings):
+        script = python.with_name("tool")
+        script.write_text(f"#!{python}\nimport sys\nprint(sys.prefix)\n")
+        script.chmod(0o755)
+
+    monkeypatch.setattr(creator, "_fetch", fetch)
+    program = EnvironmentMaker(cache=Cache(tmp_path)).make_locked(["toy==1.0"], "Testing")
+    tool = program.with_name("tool")
+    assert tool.read_text().splitlines()[0] == f"#!{program}"
+    done = subprocess.run([tool], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(program.parent.parent)
+    assert str(program.parent.parent) in program.with_name("activate").read_text()
 
 
 def test_no_python_and_no_room_are_sentences(tmp_path):
