@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 import onnx_ir as ir
 
-import qbench
 from qbench.backends import (
     LIMITS,
     EnvironmentMaker,
@@ -216,7 +215,7 @@ def _importable(folder: Path) -> Path:
     tool has the other packages that it needs.
     """
     folder.mkdir()
-    own = Path(qbench.__file__).parent
+    own = Path(__file__).parents[1]
     for name, package in {"qbench": own, **extending_packages()}.items():
         (folder / name).symlink_to(package, target_is_directory=True)
     return folder
