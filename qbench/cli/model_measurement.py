@@ -134,7 +134,7 @@ class _Bench:
         self._subject = replace(subject, model=replace(subject.model, task=self._kept))
         self.shared = subject_artifacts(self._subject, backend, choose_cache(arguments.cache))
         if first is not None:
-            self.shared.share_quantizers(first.shared)
+            self.shared.made_by_others = first.shared.made_by_others
         self._fp32: Measurement | None = None
         self._is_first = first is None
 

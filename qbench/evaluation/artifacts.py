@@ -381,7 +381,7 @@ class SubjectArtifacts:
         self._given_answers: dict[str, Mapping[str, Answers]] = {}
         self._quantized: dict[tuple[Schema, Capabilities], Quantized] = {}
         self.made_by_others: dict[Quantizer, Quantized | QbenchError] = {}
-        """Quantizer → what it made of the subject, or why it failed: it runs once."""
+        """Quantizer → what it made, or why it failed: it runs once for all that share this."""
         self.float_run: Mapping[str, Answers] = {}
         """Data set → the answers of an fp32 cell of this process, with their probabilities; empty
         where none was measured yet.
@@ -691,12 +691,6 @@ class SubjectArtifacts:
         if isinstance(found, QbenchError):
             raise found
         return found
-
-    def share_quantizers(self, other: "SubjectArtifacts") -> None:
-        """Take over what quantizers made of the same subject for ``other``, now and later: each
-        runs once, also where the two have fp32 backends of their own.
-        """
-        self.made_by_others = other.made_by_others
 
     def _made_by(self, quantizer: "Quantizer") -> Quantized:
         from qbench.quantization import read_plan
