@@ -31,5 +31,6 @@ if TYPE_CHECKING:
     from qbench.evaluation.sweep import SweepPlan as SweepPlan
     from qbench.evaluation.sweep import sweep_cells as sweep_cells
     from qbench.evaluation.versus_backend import NotedSamples as NotedSamples
+    from qbench.evaluation.versus_backend import compare_until_differing as compare_until_differing
 else:
     __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

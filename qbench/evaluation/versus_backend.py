@@ -1,7 +1,7 @@
 """A cell next to another backend: every output compared, and the first value that differs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 
@@ -11,6 +11,7 @@ import onnx_ir as ir
 from qbench.backends import Array, Backend, Executor, Feeds, in_slices, isolated
 from qbench.errors import InputError, QbenchError
 from qbench.evaluation.artifacts import WatchedExecutor, prepare_runners
+from qbench.evaluation.cell_model import model_of, refuse_slow
 from qbench.evaluation.request import Comparator, Request
 from qbench.evaluation.rewriting import OutputSteps, steps_of
 from qbench.graph import clip_of_codes, is_qdq, node_key, origin_of
@@ -161,6 +162,10 @@ class _Divergence:
     theirs: Mapping[str, Array]
 
 
+class Diverged(Exception):  # noqa: N818 - it ends a run that has said enough
+    """Two backends differ, and nothing more is asked."""
+
+
 class BackendComparison:
     """Counts how a cell's run differs from ``request.comparator``; ``seconds``: of the
     comparator and of comparing.
@@ -169,14 +174,23 @@ class BackendComparison:
         request: of the cell, with a comparator.
         graphs: its quantized graphs by name.
         stack: closes the prepared executors.
+        stops: whether ``compare`` raises ``Diverged`` at the first batch that differs.
 
     Raises:
         QbenchError: the other backend does not take the graphs, or their outputs have no steps to
             be counted in.
     """
 
-    def __init__(self, request: Request, graphs: Mapping[str, ir.Model], stack: ExitStack) -> None:
+    def __init__(
+        self,
+        request: Request,
+        graphs: Mapping[str, ir.Model],
+        stack: ExitStack,
+        *,
+        stops: bool = False,
+    ) -> None:
         assert request.comparator is not None
+        self._stops = stops
         self.seconds = 0.0
         self._request, self._graphs, self._timer = request, graphs, request.timer
         self._comparator: Comparator = request.comparator
@@ -205,6 +219,15 @@ class BackendComparison:
         """The counts; where they exceed the criterion, with the node at which the difference
         begins.
         """
+        compared, divergence = self.counts, self._divergence
+        if divergence is None or holds(compared, self._comparator.criterion):
+            return compared
+        with self._other():
+            return replace(compared, first=self._first(divergence))
+
+    @property
+    def counts(self) -> Compared:
+        """The counts so far, with the first sample that differs."""
         counted, divergence, comparator = self._counted, self._divergence, self._comparator
         compared = Compared(
             backend=comparator.backend.name,
@@ -217,11 +240,7 @@ class BackendComparison:
         )
         if divergence is None:
             return compared
-        compared = replace(compared, graph=divergence.graph, sample=divergence.sample)
-        if holds(compared, comparator.criterion):
-            return compared
-        with self._other():
-            return replace(compared, first=self._first(divergence))
+        return replace(compared, graph=divergence.graph, sample=divergence.sample)
 
     def _first(self, divergence: _Divergence) -> FirstNode | None:
         comparator = self._comparator
@@ -235,6 +254,7 @@ class BackendComparison:
 
         Raises:
             QbenchError: it does not run them, or answers in other shapes.
+            Diverged: they differ, and the comparison is to end there.
         """
         with self._other():
             theirs = self._theirs[graph].run(feeds)
@@ -246,6 +266,8 @@ class BackendComparison:
             sample = self._batch[min(differing)] if self._batch else ""
             kept = {name: np.array(feed) for name, feed in feeds.items()}
             self._divergence = _Divergence(graph, sample, kept, ours, theirs)
+            if self._stops:
+                raise Diverged
 
     def _count(self, output: OutputSteps, ours: Array, answers: Mapping[str, Array]) -> int | None:
         """Count one output; the first row of the batch that differs, None: none does."""
@@ -301,3 +323,23 @@ class BackendComparison:
             ) from error
         finally:
             self.seconds += self._timer() - started
+
+
+def compare_until_differing(request: Request) -> Compared:
+    """The counts of a cell next to its comparator, up to the first batch that differs: whether both
+    are equal takes no more samples, no scores and no node.
+
+    Raises:
+        QbenchError: one of the two does not run the graphs, or not in useful time.
+    """
+    assert request.comparator is not None
+    refuse_slow(request, request.backend, request.comparator.backend)
+    graphs, task = model_of(request).graphs, request.subject.model.task
+    with ExitStack() as stack:
+        runners = prepare_runners(request.backend, graphs, stack, threads=request.threads)
+        comparison = BackendComparison(request, graphs, stack, stops=True)
+        pairs = comparison.paired(runners)
+        with suppress(Diverged):
+            for data in request.subject.data.values():
+                task.answer(pairs, comparison.noted(request.shared.samples(data)))
+        return comparison.counts

@@ -25,6 +25,7 @@ from qbench.judging import (
     Tolerance,
     Verdict,
 )
+from qbench.metrics import Score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,16 +107,14 @@ class HealthyCell:
     """A cell without a fault.
 
     ``partner`` is the first backend that it equals, once it was looked for: (None,) where there is
-    none. ``with_metric`` is by a further metric what it shares with cells that have that one, and
-    its measurement; None: it is not for such answers.
+    none. ``with_metric`` is by a further metric what cells of that one alone share, and its score;
+    None: it is not for such answers.
     """
 
     measurement: Measurement
     verdict: Verdict
     partner: tuple[str | None] | None = None
-    with_metric: dict[str, tuple[SubjectArtifacts, Measurement | None]] = field(
-        default_factory=dict
-    )
+    with_metric: dict[str, tuple[SubjectArtifacts, Score | None]] = field(default_factory=dict)
 
 
 def measure_healthy(cell: ProvenCell) -> HealthyCell | Verdict:

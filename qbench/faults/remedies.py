@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from qbench.errors import QbenchError
-from qbench.evaluation import Comparator, MetricUse, Request, SubjectArtifacts, measure_request
+from qbench.evaluation import (
+    Comparator,
+    MetricUse,
+    Request,
+    SubjectArtifacts,
+    compare_until_differing,
+    measure_request,
+)
 from qbench.faults.fault import Placed, Stage
 from qbench.faults.proven_cell import Gating, HealthyCell, ProvenCell, judged_by
 from qbench.faults.trial import faulty_request
@@ -111,14 +118,12 @@ def _by_equality(missed: Missed) -> Iterator[ProofRemedy]:
     if missed.placed.fault.stage is not Stage.ENGINE or cell.gating.criterion is not None:
         return  # every engine runs the same wrong graph
     if healthy.partner is None:
-        healthy.partner = (_partner_of(cell),)
+        healthy.partner = (_partner_of(cell, healthy.measurement),)
     (name,) = healthy.partner
     if name is None:
         return
     request = _compared_with(cell, faulty_request(cell.request, missed.placed), name)
-    measured = _measured(request)
-    gating = replace(cell.gating, criterion=Criterion(backend=name))
-    if measured is not None and cell.judge(measured, gating).outcome.is_red:
+    if _is_red_next_to(cell, request, missed.measured):
         named = cell.request.cell
         yield ProofRemedy(
             name="an equality gate",
@@ -126,16 +131,26 @@ def _by_equality(missed: Missed) -> Iterator[ProofRemedy]:
         )
 
 
-def _partner_of(cell: ProvenCell) -> str | None:
+def _partner_of(cell: ProvenCell, healthy: Measurement) -> str | None:
     """The first of the partners that the healthy cell equals."""
     for partner in cell.partners:
-        measured = _measured(_compared_with(cell, cell.request, partner.name))
-        if measured is None:
-            continue
-        gating = replace(cell.gating, criterion=Criterion(backend=partner.name))
-        if not cell.judge(measured, gating).outcome.is_red:
+        request = _compared_with(cell, cell.request, partner.name)
+        if _is_red_next_to(cell, request, healthy) is False:
             return partner.name
     return None
+
+
+def _is_red_next_to(cell: ProvenCell, request: Request, measured: Measurement) -> bool | None:
+    """Whether ``measured`` is red once its outputs have to equal those of the comparator of
+    ``request``; None: they cannot be compared.
+    """
+    assert request.comparator is not None
+    try:
+        compared = compare_until_differing(request)
+    except QbenchError:
+        return None
+    gating = replace(cell.gating, criterion=request.comparator.criterion)
+    return cell.judge(replace(measured, compared=compared), gating).outcome.is_red
 
 
 def _compared_with(cell: ProvenCell, request: Request, name: str) -> Request:
@@ -145,8 +160,7 @@ def _compared_with(cell: ProvenCell, request: Request, name: str) -> Request:
         criterion=Criterion(backend=name),
         environment=cell.environment_of(partner),
     )
-    # it is about bits: what else gates ask for is not measured again
-    return replace(request, comparator=comparator, asked={}, repeats=1, stop=None)
+    return replace(request, comparator=comparator)
 
 
 def _by_ranges(missed: Missed) -> Iterator[ProofRemedy]:
@@ -297,25 +311,25 @@ def _by_metric(missed: Missed) -> Iterator[ProofRemedy]:
     for name in _METRICS:
         if name in has:
             continue
-        shared, healthy = _with_metric(missed, name)
-        measured = None
-        if healthy is not None:
-            request = _measuring(missed, shared)
-            measured = _measured(faulty_request(request, missed.placed))
-        if healthy is None or measured is None:
+        shared, before = _with_metric(missed, name)
+        after = None
+        if before is not None:
+            after = _score(faulty_request(_measuring(missed, shared), missed.placed))
+        if before is None or after is None:
             continue
-        value = _limit_between(healthy.score(name), measured.score(name))
+        value = _limit_between(before, after)
         if value is None:
             continue
         gating = missed.cell.gating
-        if healthy.score(name).has_floor:
+        if before.has_floor:
             gating = replace(gating, rules=replace(gating.rules, agreement=value))
             key = f"agreement = {value:g}"
         else:
             limits = {**gating.rules.limits, name: Limit(value)}
             gating = replace(gating, rules=replace(gating.rules, limits=limits))
             key = f"limits = {{ {name} = {value:g} }}"
-        if tells_apart(missed.cell, gating, healthy, measured):
+        healthy = with_score(missed.healthy.measurement, before)
+        if tells_apart(missed.cell, gating, healthy, with_score(missed.measured, after)):
             model = missed.cell.request.cell.model
             yield ProofRemedy(
                 name=f"the metric {name}",
@@ -330,32 +344,49 @@ def _limit_between(healthy: Score, measured: Score) -> float | None:
     return nice_above(measured.value, healthy.value)
 
 
-def _with_metric(missed: Missed, name: str) -> tuple[SubjectArtifacts, Measurement | None]:
-    """What cells with one more metric on the main data share, and the healthy cell with it; None:
-    it is not for such answers.
+def with_score(measured: Measurement, score: Score) -> Measurement:
+    """``measured`` as if one more metric had been counted."""
+    return replace(measured, scores=(*measured.scores, score))
+
+
+def _with_metric(missed: Missed, name: str) -> tuple[SubjectArtifacts, Score | None]:
+    """What cells of the metric alone share, on the main data, and its score without the fault;
+    None: it is not for such answers.
     """
     kept = missed.healthy.with_metric
     if name not in kept:
         shared = missed.cell.request.shared
         subject = shared.subject
-        use = MetricUse(name, get_metric(name), next(iter(subject.data)))
-        more = replace(subject, metrics=(*subject.metrics, use))
-        other = SubjectArtifacts(more, *shared.made_with)
-        kept[name] = other, _measured(_measuring(missed, other))
+        main, data = next(iter(subject.data.items()))
+        use = MetricUse(name, get_metric(name), main)
+        alone = replace(subject, metrics=(use,), data={main: data})
+        other = SubjectArtifacts(alone, *shared.made_with)
+        kept[name] = other, _score(_measuring(missed, other))
     return kept[name]
 
 
 def _measuring(missed: Missed, shared: SubjectArtifacts) -> Request:
-    """The request of the cell for its answers alone."""
+    """The request of the cell for its answers to the data of ``shared`` alone."""
     request = missed.cell.request
-    return replace(request, shared=shared, comparator=None, asked={}, repeats=1, stop=None)
+    return replace(
+        request,
+        shared=shared,
+        reference={name: request.reference[name] for name in shared.subject.data},
+        comparator=None,
+        asked={},
+        repeats=1,
+        stop=None,
+        most_samples=0,
+    )
 
 
-def _measured(request: Request) -> Measurement | None:
+def _score(request: Request) -> Score | None:
+    """That of the only metric of ``request``."""
     try:
-        return measure_request(request)
+        (score,) = measure_request(request).scores
     except QbenchError:
         return None
+    return score
 
 
 _REMEDIES: tuple[Callable[[Missed], Iterator[ProofRemedy]], ...] = (
