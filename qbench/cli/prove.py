@@ -22,6 +22,8 @@ from qbench.cli.options import (
     suite_path,
 )
 from qbench.cli.printing import print_columns, print_json, put, say
+from qbench.cli.prove_on_workers import prove_on_workers
+from qbench.cli.run import declare_workers
 from qbench.errors import InputError
 from qbench.number_text import counted
 from qbench.storage import write_text
@@ -29,7 +31,7 @@ from qbench.working import working
 
 if TYPE_CHECKING:
     from qbench.reporting import ProofTable
-    from qbench.suite import ProvenSuite
+    from qbench.suite import ProofOptions, ProvenSuite
     from qbench.tracking import Proof, ProofLine, ProofTrial, ResultFile
 
 _PAGE, _MARKDOWN = "index.html", "prove.md"
@@ -92,6 +94,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         default="",
         help="make only the trials of share I of N; N alone: I is that of the scheduler",
     )
+    declare_workers(parser, "as many as the workers run at a time")
     parser.add_argument(
         "--detect",
         metavar="SHARE",
@@ -147,7 +150,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         QbenchError: the suite or a name is wrong, no cell is green without a fault, or a file
             cannot be read or written.
     """
-    table = _merged(arguments) if arguments.merge else _proven(arguments)
+    table, is_complete = _found(arguments)
     if arguments.json:
         from qbench.reporting import proof_facts
 
@@ -156,7 +159,21 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         _print_table(table)
     if arguments.report:
         _write_report(table, Path(arguments.report))
-    return _code(table)
+    return _code(table) if is_complete else ExitCode.INCOMPLETE
+
+
+def _found(arguments: argparse.Namespace) -> "tuple[ProofTable, bool]":
+    """The table, and whether all workers ended."""
+    if arguments.merge:
+        return _merged(arguments), True
+    if not (arguments.cluster or arguments.executor):
+        return _proven(arguments), True
+    _check(arguments)
+    options = _options(arguments)
+    lines, is_complete = prove_on_workers(arguments, options)
+    from qbench.tracking import join_proof
+
+    return _table(arguments, lines, join_proof(lines).pending), is_complete
 
 
 def _reports(arguments: argparse.Namespace) -> dict[str, str | None]:
@@ -171,10 +188,12 @@ def _reports(arguments: argparse.Namespace) -> dict[str, str | None]:
 # Trials.
 
 
-def _proven(arguments: argparse.Namespace) -> "ProofTable":
-    from qbench.suite import ProofOptions, ProvenSuite, choose_share
-    from qbench.tracking import ProofStart
+def _check(arguments: argparse.Namespace) -> None:
+    """Check that a suite is named.
 
+    Raises:
+        InputError: none is.
+    """
     if arguments.suite is None:
         raise InputError(
             "Proving a suite",
@@ -182,9 +201,12 @@ def _proven(arguments: argparse.Namespace) -> "ProofTable":
             expected="a suite whose gates are tried, or files of trials to join",
             remedy="Name a suite: qbench prove suites/NAME.qbench.toml.",
         )
-    began = time.monotonic()
-    path = suite_path(arguments.suite)
-    options = ProofOptions(
+
+
+def _options(arguments: argparse.Namespace) -> "ProofOptions":
+    from qbench.suite import ProofOptions, choose_share
+
+    return ProofOptions(
         baselines=Path(arguments.baselines),
         select=arguments.select,
         shard=choose_share(arguments.shard, os.environ),
@@ -194,6 +216,15 @@ def _proven(arguments: argparse.Namespace) -> "ProofTable":
         new_class=arguments.new_class,
         cache=choose_cache(arguments.cache),
     )
+
+
+def _proven(arguments: argparse.Namespace) -> "ProofTable":
+    from qbench.suite import ProvenSuite
+    from qbench.tracking import ProofEnd, ProofStart
+
+    _check(arguments)
+    began = time.monotonic()
+    path, options = suite_path(arguments.suite), _options(arguments)
     with hinted(arguments.extension):
         proven = ProvenSuite(path, options)
     files = _file_of(arguments, proven.suite.name, path)
@@ -208,10 +239,11 @@ def _proven(arguments: argparse.Namespace) -> "ProofTable":
     with working(f"proving {arguments.suite}") as step:
         for line in run.lines():
             lines.append(line)
-            if isinstance(line, ProofStart) or not line.kept:
+            if isinstance(line, ProofStart | ProofEnd) or not line.kept:
                 files.add(line)
                 _tell(line)
             step.done = run.done
+    files.add(ProofEnd(made=proven.plan.made, is_whole=run.is_whole))
     return _table(arguments, lines, run.untried)
 
 
@@ -317,7 +349,8 @@ def _table(
     """The table of ``lines``.
 
     Raises:
-        InputError: no cell is green without a fault.
+        InputError: no cell is green without a fault. A share may have none: all of them together
+            have to have one.
     """
     from qbench.faults import CATALOGUE
     from qbench.reporting import proof_table
@@ -325,7 +358,7 @@ def _table(
 
     proof = join_proof(lines)
     measured = [one for one in proof.cells.values() if one.is_green is not None]
-    if measured and not any(one.is_green for one in measured):
+    if measured and not any(one.is_green for one in measured) and not arguments.shard:
         first = measured[0]
         raise InputError(
             f"Proving suite '{proof.starts[0].suite if proof.starts else arguments.suite}'",

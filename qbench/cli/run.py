@@ -48,7 +48,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="the cells of job N of a plan that 'qbench plan' wrote, which names the suites; "
         "without #N the scheduler says",
     )
-    _declare_workers(parser)
+    declare_workers(parser)
+    parser.add_argument(
+        "--plan",
+        metavar="PLAN.json",
+        help="with --cluster or --executor: the jobs of this plan; what is measured of them is not "
+        "measured again (default: a new plan)",
+    )
     declare_baselines(parser)
     declare_cache(parser)
     parser.add_argument(
@@ -84,31 +90,27 @@ def declare(parser: argparse.ArgumentParser) -> None:
     declare_json(parser)
 
 
-def _declare_workers(parser: argparse.ArgumentParser) -> None:
-    """What runs the cells as jobs elsewhere."""
+def declare_workers(
+    parser: argparse.ArgumentParser, usual: str = "up to 4 for each worker"
+) -> None:
+    """What runs the work as jobs elsewhere; ``usual``: how many, where nothing is said."""
     parser.add_argument(
         "--cluster",
         metavar="WHERE",
         default="",
-        help="run the suite as jobs, local:N at a time here, or on the cluster of Dask at tcp://…",
+        help="run as jobs, local:N at a time here, or on the cluster of Dask at tcp://…",
     )
     parser.add_argument(
         "--executor",
         metavar="MODULE:FACTORY",
         default="",
-        help="run the suite as jobs on the concurrent.futures.Executor that the factory makes",
-    )
-    parser.add_argument(
-        "--plan",
-        metavar="PLAN.json",
-        help="with --cluster or --executor: the jobs of this plan; what is measured of them is not "
-        "measured again (default: a new plan)",
+        help="run as jobs on the concurrent.futures.Executor that the factory makes",
     )
     parser.add_argument(
         "--jobs",
         metavar="N",
         type=count_from_one,
-        help="with --cluster or --executor: divide into N jobs (default: up to 4 for each worker)",
+        help=f"with --cluster or --executor: divide into N jobs (default: {usual})",
     )
     parser.add_argument(
         "--worker-folder",

@@ -103,7 +103,8 @@ class ProofRun:
         most: trials, with those that are kept; None: all.
         timer: seconds on a monotonic clock.
 
-    ``done`` and ``tried`` are how many trials there are by now, and of which kinds of faults.
+    ``done`` and ``tried`` are how many trials there are by now, and of which kinds of faults;
+    ``is_whole``: whether none is left.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class ProofRun:
         self._model = ""
         self._looked: set[str] = set()
         self.done = 0
+        self.is_whole = False
         self.tried: set[str] = set()
 
     @property
@@ -145,6 +147,7 @@ class ProofRun:
                 found = yield from self._trials_of_model(self._next_model())
                 if not found:
                     return
+        self.is_whole = True
 
     def _next_model(self) -> str:
         """That of the cells that are loaded, where a trial waits there; else the first's."""

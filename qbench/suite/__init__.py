@@ -84,6 +84,9 @@ if TYPE_CHECKING:
     from qbench.suite.plan_identity import suite_digest as suite_digest
     from qbench.suite.proof import ProofOptions as ProofOptions
     from qbench.suite.proof import ProvenSuite as ProvenSuite
+    from qbench.suite.proof_shares import ProofNight as ProofNight
+    from qbench.suite.proof_shares import ProofShares as ProofShares
+    from qbench.suite.proof_shares import count_of_shares as count_of_shares
     from qbench.suite.run_start import describe_start as describe_start
     from qbench.suite.session import Bench as Bench
     from qbench.suite.session import JudgedCell as JudgedCell

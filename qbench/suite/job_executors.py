@@ -76,8 +76,8 @@ class Workers(Protocol):
         """Begin ``function(order)`` on a worker that offers ``needs`` and is not ``avoided``."""
         ...
 
-    def stop(self, short: str) -> None:
-        """Let the processes of the plan ``short`` end that run now."""
+    def stop(self, mark: str) -> None:
+        """Let the processes end that run now and have ``mark`` in their command line."""
         ...
 
 
@@ -155,9 +155,9 @@ class _Executor:
             begun = self._made[-1].submit(function, order)
         return begun
 
-    def stop(self, short: str) -> None:
+    def stop(self, mark: str) -> None:
         """End the processes below this one."""
-        end_jobs(short)
+        end_jobs(mark)
 
     def close(self) -> None:
         """Shut all of them down that can be."""
@@ -253,10 +253,10 @@ class _Dask:
         begun: Pending = executor.submit(function, order)
         return begun
 
-    def stop(self, short: str) -> None:
+    def stop(self, mark: str) -> None:
         """End the processes below every worker."""
         with contextlib.suppress(Exception):  # workers may be gone already
-            self._client.run(end_jobs, short, on_error="ignore")
+            self._client.run(end_jobs, mark, on_error="ignore")
 
     def _declared(self) -> set[str]:
         return {name for one in self._workers().values() for name in one.get("resources", ())}

@@ -19,13 +19,21 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from qbench.number_text import counted
 from qbench.storage import neutral_line, without_secrets
 from qbench.suite.job_executors import Pending, Workers
-from qbench.suite.job_plan import Job, JobPlan
-from qbench.suite.job_process import DIED, LAST_OUTPUT, MEASURED, REFUSED, how_ended, run_job
+from qbench.suite.job_plan import Job
+from qbench.suite.job_process import (
+    DIED,
+    LAST_OUTPUT,
+    MEASURED,
+    PLAN_FILE,
+    REFUSED,
+    how_ended,
+    run_job,
+)
 from qbench.tracking import AXES, HistoryStore, selected_of, store_of
 
 _POLL_S = 0.2
@@ -233,6 +241,20 @@ class _Course:
         )
 
 
+class NightPlan(Protocol):
+    """What a night needs of a plan."""
+
+    @property
+    def short(self) -> str:
+        """Digits that name it."""
+        ...
+
+    @property
+    def jobs(self) -> Sequence[Job]:
+        """In the order of their numbers."""
+        ...
+
+
 @dataclass(slots=True)
 class Night:
     """The jobs of ``plan`` on ``workers``, whose run files are in ``history``.
@@ -245,7 +267,7 @@ class Night:
         limit: at most that many samples of each data set are measured; None: all.
     """
 
-    plan: JobPlan
+    plan: NightPlan
     workers: Workers
     history: HistoryStore | Path
     order: Mapping[str, Any]
@@ -270,7 +292,7 @@ class Night:
         """
         courses: list[_Course] = []
         try:
-            names = _names_by_job(store_of(self.history), self.plan.short)
+            names = self._names()
             for job in sorted(self.plan.jobs, key=lambda one: -one.seconds):
                 before = self._runs_of(job, names)
                 course = _Course(job, self.needs(job), before, before.ids)
@@ -290,6 +312,10 @@ class Night:
             self._ends.get(job.index) or JobEnd(index=job.index, state=JobState.INTERRUPTED)
             for job in self.plan.jobs
         )
+
+    def _names(self) -> Mapping[int, Sequence[tuple[str, str]]] | None:
+        """Suite and name of what the store holds by job, so that it is listed once for all."""
+        return _names_by_job(store_of(self.history), self.plan.short)
 
     def _runs_of(
         self, job: Job, names: Mapping[int, Sequence[tuple[str, str]]] | None = None
@@ -365,11 +391,7 @@ class Night:
         has_begun = now.attempts > course.before.attempts
         state = result.get("state")
         if state == MEASURED:
-            course.reason = (
-                "found no complete run file of it in the history here, though its process measured "
-                "all cells; expected one history for all workers and this computer. Name a folder "
-                "that all of them have, or a store by its address."
-            )
+            course.reason = self.unseen
             return JobState.LOST
         if state == REFUSED:
             course.refused += 1
@@ -429,7 +451,7 @@ class Night:
             if course.running is not None:
                 with contextlib.suppress(Exception):  # an executor may not be able to
                     course.running.pending.cancel()
-        self.workers.stop(self.plan.short)
+        self.workers.stop(self.mark)
         limit = self.clock() + _GRACE_S
         while self.clock() < limit and not all(
             one.running is None or _is_done(one.running.pending) for one in courses
@@ -441,8 +463,22 @@ class Night:
             is_done = now.holds(course.job, self.suites, course.earlier)
             self._end(course, JobState.MEASURED if is_done else JobState.INTERRUPTED)
 
+    @property
+    def mark(self) -> str:
+        """What is in the command line of every process of the night."""
+        return PLAN_FILE.format(short=self.plan.short)
+
+    @property
+    def unseen(self) -> str:
+        """The reason where a process did all, and nothing of it is to be seen here."""
+        return (
+            "found no complete run file of it in the history here, though its process measured all "
+            "cells; expected one history for all workers and this computer. Name a folder that all "
+            "of them have, or a store by its address."
+        )
+
     def _name(self, course: _Course) -> str:
-        return f"job {course.job.index} of plan {self.plan.short}"
+        return f"job {course.job.index} of {self.order['of']}"
 
 
 _SHOWN = 300

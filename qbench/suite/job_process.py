@@ -36,7 +36,7 @@ _LINES = 12
 _CHARACTERS = 2000
 """Of the last output of a process that died, at most."""
 _TAIL = 64 * 1024
-_PLAN_FILE = "qbench-plan-{short}.json"
+PLAN_FILE = "qbench-plan-{short}.json"
 _LAUNCH = """
 import ctypes, os, sys
 if sys.platform == "linux":
@@ -53,9 +53,10 @@ def run_job(order: Mapping[str, Any]) -> dict[str, Any]:
     """Run the job that ``order`` describes; plain values about it, of some kilobytes at most.
 
     Args:
-        order: ``plan`` (the text of its file), ``short`` (of its digest), ``job``, ``token`` (of
-            this order alone), ``folder`` (working folder), ``words`` (of the command, after
-            ``python``), ``option`` (what is before ``PLAN#JOB``), ``codes`` (exit code of the
+        order: ``plan`` (the text of its file), ``short`` (of its digest), ``of`` (what it is a job
+            of, in words), ``job``, ``token`` (of this order alone), ``folder`` (working folder),
+            ``words`` (of the command, after ``python``), ``options`` (the last words, in which
+            ``{plan}`` and ``{job}`` stand for the file and the number), ``codes`` (exit code of the
             command → how it ended), ``version`` and ``source`` (of qbench).
     """
     facts = {"short": order["short"], "job": order["job"], "token": order["token"]}
@@ -127,7 +128,7 @@ def _code_files(name: str) -> Iterator[tuple[Path, str]]:
 
 def _other_code(order: Mapping[str, Any]) -> str:
     """A sentence where the code of this worker is not that of the order; else empty."""
-    doing = f"Running job {order['job']} of plan {order['short']} on {_worker_name()}"
+    doing = f"Running job {order['job']} of {order['of']} on {_worker_name()}"
     if own_version() != order["version"]:
         return (
             f"{doing}: found qbench {own_version() or 'of no version'}; expected "
@@ -147,7 +148,7 @@ def _no_folder(order: Mapping[str, Any]) -> str:
     if Path(order["folder"]).is_dir():
         return ""
     return (
-        f"Running job {order['job']} of plan {order['short']} on {_worker_name()}: found no "
+        f"Running job {order['job']} of {order['of']} on {_worker_name()}: found no "
         f"folder '{order['folder']}'; expected the checkout with the suite there. Mount it at the "
         "same path on every worker, or name the path there with --worker-folder."
     )
@@ -164,9 +165,10 @@ def _worker_name() -> str:
 
 def _ended_process(order: Mapping[str, Any], scratch: Path) -> tuple[int, list[str]]:
     """The exit code of the command of ``order``, and its last lines."""
-    plan = scratch / _PLAN_FILE.format(short=order["short"])
+    plan = scratch / PLAN_FILE.format(short=order["short"])
     plan.write_text(order["plan"], encoding="utf-8")
-    words = [*order["words"], f"{order['option']}{plan}#{order['job']}"]
+    last = (one.replace("{plan}", str(plan)) for one in order["options"])
+    words = [*order["words"], *(one.replace("{job}", str(order["job"])) for one in last)]
     log = scratch / "output"
     with log.open("wb") as target:
         child = subprocess.Popen(
@@ -202,16 +204,15 @@ def last_lines(log: Path) -> list[str]:
     return kept or [neutral_line(line)[-_CHARACTERS:] for line in lines[-1:]]
 
 
-# After Ctrl-C: the processes of a plan that descend from this one.
+# After Ctrl-C: the processes of a night that descend from this one.
 
 
-def end_jobs(short: str) -> int:
-    """Send SIGTERM to every process of the plan ``short`` that was started below this process on
-    this computer; how many there were. Where the system has no ``/proc``: none.
+def end_jobs(mark: str) -> int:
+    """Send SIGTERM to every process with ``mark`` in its command line that was started below this
+    process on this computer; how many there were. Where the system has no ``/proc``: none.
 
     They keep what they have measured.
     """
-    mark = _PLAN_FILE.format(short=short)
     children = _children()
     waiting, ended = [os.getpid()], 0
     while waiting:

@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from qbench.tracking.proof import FaultTally as FaultTally
     from qbench.tracking.proof import Proof as Proof
     from qbench.tracking.proof import ProofCell as ProofCell
+    from qbench.tracking.proof import ProofEnd as ProofEnd
     from qbench.tracking.proof import ProofLine as ProofLine
     from qbench.tracking.proof import ProofRemedy as ProofRemedy
     from qbench.tracking.proof import ProofStart as ProofStart

@@ -4,6 +4,7 @@ counted.
     start    a suite, its cells and the kinds of faults that are to be tried
     cell     which faults it has a place for, and how it ended without one
     trial    one fault at one place of one cell
+    end      the trials are over, or the budget is
 
 A share is one of the trials whose fault changed something; its interval is Wilson's.
 """
@@ -150,7 +151,15 @@ class ProofTrial:
         return self.cell, self.fault, self.place, self.environment
 
 
-ProofLine = ProofStart | ProofCell | ProofTrial
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofEnd:
+    """The end of one run of trials; ``is_whole``: none is left that the budget left out."""
+
+    made: Mapping[str, str]
+    is_whole: bool
+
+
+ProofLine = ProofStart | ProofCell | ProofTrial | ProofEnd
 
 
 def proof_file(path: Path) -> ResultFile[ProofLine]:
@@ -158,7 +167,7 @@ def proof_file(path: Path) -> ResultFile[ProofLine]:
     return ResultFile(
         path=path,
         format=PROOF_FORMAT,
-        kinds={"start": ProofStart, "cell": ProofCell, "trial": ProofTrial},
+        kinds={"start": ProofStart, "cell": ProofCell, "trial": ProofTrial, "end": ProofEnd},
         maker="proof",
         remedy="Name another file: -o FILE.",
     )
@@ -197,7 +206,8 @@ def join_proof(lines: Iterable[ProofLine]) -> Proof:
     cells: dict[str, ProofCell] = {}
     trials: dict[tuple[str, str, int, str], ProofTrial] = {}
     repeated: list[str] = []
-    for line in sorted(lines, key=_place):
+    facts = (line for line in lines if not isinstance(line, ProofEnd))
+    for line in sorted(facts, key=_place):
         if isinstance(line, ProofStart):
             starts.append(line)
         elif isinstance(line, ProofCell):
@@ -217,7 +227,7 @@ def join_proof(lines: Iterable[ProofLine]) -> Proof:
     )
 
 
-def _place(line: ProofLine) -> tuple[object, ...]:
+def _place(line: ProofStart | ProofCell | ProofTrial) -> tuple[object, ...]:
     """Where ``line`` comes in a proof, whatever the order of its files is."""
     if isinstance(line, ProofStart):
         return (0, line.shard, line.cells)

@@ -368,3 +368,74 @@ def test_a_proof_that_was_killed_goes_on_to_the_same_table(weak, qbench):
     file.write_bytes(b"".join(lines[:-1]) + lines[-1][:40])
     resumed, _ = proven(qbench, "s", "-o", "killed.jsonl", "--resume")
     assert without_times(resumed) == without_times(whole)
+
+
+KILLS_ONE = """
+import os, signal
+from concurrent.futures import ThreadPoolExecutor
+
+
+class Farm(ThreadPoolExecutor):
+    died = False
+
+    def submit(self, function, order):
+        if not Farm.died:
+            Farm.died = True
+            words = ["-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
+            order = {**order, "words": words}
+        return super().submit(function, order)
+"""
+
+
+@pytest.mark.slow
+def test_shares_on_workers_give_the_table_of_one_process_also_where_one_dies(weak, qbench):
+    whole, _ = proven(qbench, "s", "--faults", CHEAP, "-o", "whole.jsonl")
+    Path("farm.py").write_text(KILLS_ONE)
+    words = ("s", "--faults", CHEAP, "--executor", "farm:Farm", "--jobs", "2")
+    facts, err = proven(qbench, *words)
+    assert without_times(facts) == without_times(whole)
+    assert "is tried again: its process ended by signal SIGKILL" in err
+    files = sorted(Path("prove-s.shares").glob("*.jsonl"))
+    assert [file.name for file in files] == ["share-1-of-2.jsonl", "share-2-of-2.jsonl"]
+    # without --resume nothing is mixed; with it nothing is done again
+    code, _, err = qbench("prove", *words)
+    assert code == 2
+    assert "--resume" in err
+    before = [file.read_bytes() for file in files]
+    again, _ = proven(qbench, "s", "--faults", CHEAP, "--cluster", "local:1", "--resume")
+    assert without_times(again) == without_times(whole)
+    assert [file.read_bytes() for file in files] == before
+    merged, _ = proven(qbench, "--merge", *map(str, files))
+    assert without_times(merged) == without_times(whole)
+
+
+def test_shares_that_no_worker_takes_are_named_and_end_with_4(weak, qbench):
+    Path("farm.py").write_text(
+        "class Full:\n    def submit(self, function, order):\n"
+        "        raise RuntimeError('no room')\n"
+    )
+    code, _, err = qbench("prove", "s", "--executor", "farm:Full", "--jobs", "2")
+    assert code == 4
+    assert "not complete: share 1, 2 of 2" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--cluster", "here"), "Reading --cluster: found 'here'"),
+        (("--cluster", "local:1", "--shard", "1/2"), "found --shard"),
+        (("--cluster", "local:1", "--trials", "5"), "found --trials"),
+    ],
+)
+def test_wrong_workers_of_a_proof_are_one_sentence(weak, qbench, words, says):
+    code, out, err = qbench("prove", "s", *words)
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+def test_a_share_without_a_green_cell_is_no_mistake(project, qbench):
+    (project / "suites" / "s.qbench.toml").write_text(WEAK)  # nothing is accepted
+    words = ("s", "--faults", "bias-dropped", "--trials", "1")
+    assert qbench("prove", *words)[0] == 2
+    assert qbench("prove", *words, "--shard", "1/1", "-o", "share.jsonl")[0] in (0, 4)
+    assert qbench("prove", "--merge", "share.jsonl")[0] == 2
