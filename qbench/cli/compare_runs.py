@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode, count_from_one
-from qbench.cli.history_files import RUN_NAMES, declare_history, find_run
+from qbench.cli.history_files import RUN_NAMES, declare_history, find_runs
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
+from qbench.lazy import gc_paused
 from qbench.number_text import change_text, counted, value_text
 
 if TYPE_CHECKING:
@@ -104,11 +105,15 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             ),
             remedy="Leave them out.",
         )
+    with gc_paused():
+        return _compare(arguments)
+
+
+def _compare(arguments: argparse.Namespace) -> ExitCode:
+    """Two runs, as ``execute`` says."""
     from qbench.tracking import COMPARED_KEYS, Relation, compare_runs
 
-    old, new = (
-        find_run(text, arguments.history, COMPARED_KEYS) for text in (arguments.old, arguments.new)
-    )
+    old, new = find_runs((arguments.old, arguments.new), arguments.history, COMPARED_KEYS)
     if old.id == new.id and arguments.old != arguments.new:
         say(f"'{arguments.old}' and '{arguments.new}' are one run, {old.id}")
     partial = list(dict.fromkeys(sentence for run in (old, new) for sentence in _missing(run)))

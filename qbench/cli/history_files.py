@@ -146,19 +146,34 @@ def find_run(text: str, folder: str, keys: "Sequence[str]" = ()) -> "Run":
         InputError: no such run, or several begin with this text.
         StoreError: the file is not a run file.
     """
-    from qbench.tracking import kept_keys
+    return next(find_runs((text,), folder, keys))
+
+
+def find_runs(texts: "Sequence[str]", folder: str, keys: "Sequence[str]" = ()) -> "Iterator[Run]":
+    """The runs that ``texts`` name in the history in ``folder``, as of ``find_run``; the history is
+    opened once, and a line that repeats one of the run before is not decoded again.
+
+    Raises:
+        InputError, StoreError: as ``find_run``.
+    """
+    from qbench.tracking import RepeatedLines, kept_keys
 
     keep = kept_keys(*keys) if keys else None
-    run = _run_at(text, folder, keys)
-    if run is not None:
-        return run
-    history = find_history(folder)
-    found = [] if history is None else _named(text, history)
-    if history is not None and len(found) == 1:
-        found = list(history.each(found, keep))
-    if len(found) != 1:
-        raise _unknown_run(text, folder, history, found)
-    return found[0]
+    # a reader of one run holds no lines: they are as large as its file
+    repeated = RepeatedLines() if len(texts) > 1 else None
+    history: History | None = None
+    for text in texts:
+        run = _run_at(text, folder, keys)
+        if run is not None:
+            yield run
+            continue
+        history = history or find_history(folder)
+        found = [] if history is None else _named(text, history)
+        if history is not None and len(found) == 1:
+            found = list(history.each(found, keep, repeated=repeated))
+        if len(found) != 1:
+            raise _unknown_run(text, folder, history, found)
+        yield found[0]
 
 
 RUN_NAMES = (

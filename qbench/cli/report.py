@@ -13,7 +13,7 @@ from qbench.cli.history_files import (
     declare_annotations,
     declare_history,
     find_history,
-    find_run,
+    find_runs,
     folder_around,
     open_history,
 )
@@ -104,7 +104,7 @@ def _draw_comparison(arguments: argparse.Namespace, folder: Path) -> list[Path]:
     """The compare page of the site in ``folder``, with the two runs that were asked for."""
     from qbench.reporting import READ, compare, write_comparison
 
-    old, new = (find_run(text, arguments.history, READ) for text in arguments.compare)
+    old, new = find_runs(arguments.compare, arguments.history, READ)
     newest = () if (history := find_history(arguments.history)) is None else history.heads[-1:]
     first = newest[0].suite if newest else new.suite
     return [write_comparison(compare(old, new, across=arguments.across), folder, first=first)]

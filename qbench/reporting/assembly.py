@@ -27,7 +27,6 @@ from qbench.reporting.histories import (
     Histories,
     axes_of,
     costs_of,
-    histories_of,
     read_cells,
 )
 from qbench.reporting.progress import WINDOW
@@ -283,12 +282,11 @@ def build_report(
             is_red=False,
         )
     chosen, parts = _with_parts_merged(chosen)
-    past = read_cells(chosen)
+    past, reds, histories = read_cells(chosen)
     views = [
-        replace(_view_of(run), cells=len(cells), red=sum(cell.is_red for cell in cells.values()))
-        for run, cells in zip(chosen, past, strict=True)
+        replace(_view_of(run), cells=len(cells), red=red)
+        for run, cells, red in zip(chosen, past, reds, strict=True)
     ]
-    histories = histories_of(past)
     cells = with_parts(
         _with_past(cell, histories[cell.key], views) for cell in _expected(past, views)
     )
@@ -325,7 +323,7 @@ def build_report(
         samples=samples,
         repository=memory.repository,
         meanings=memory.meanings,
-        past=tuple(past),
+        past=past,
         costs=costs_of(chosen, views, cells),
         new_classes=new_classes,
         class_remedy=_class_remedy(past, views) if new_classes else "",

@@ -1,5 +1,6 @@
 """The last nights of the cells, one line for each model and schema: what moved, and how far."""
 
+import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -170,19 +171,19 @@ def _digits(cell: CellView, trend: Trend) -> Hashable:
         (one.name, one.hits, one.out_of, one.reference_hits, one.losses, one.gains, one.limit)
         for one in cell.metrics
     )
-    points = tuple(
-        (
-            one.position,
-            one.metric.value,
-            one.metric.losses,
-            one.metric.gains,
-            classes.setdefault(one.environment_class, len(classes)),
-        )
-        for point in trend.points
-        for one in point.each
-    )
+    points: list[Hashable] = []
+    before: RunPoint | None = None
+    last: Hashable = None
+    for one in itertools.chain.from_iterable(point.each for point in trend.points):
+        if before is None or one.cell is not before.cell:  # most nights repeat the one before
+            place = classes.setdefault(one.environment_class, len(classes))
+            shown = one.metric.value, one.metric.losses, one.metric.gains, place
+            if shown != last:
+                points.append(shown)
+            before, last = one, shown
+        points.append(one.position)
     facts = cell.record.outcome, trend.metric.name, trend.accepted, integers_text(cell)
-    return cell.key.model, cell.key.column, facts, metrics, points
+    return cell.key.model, cell.key.column, facts, metrics, tuple(points)
 
 
 # A course as inline SVG: the margin, the 95 % interval, the line, the newest value.

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from qbench.judging import Cell
 from qbench.reporting.columns import READ
@@ -28,23 +28,51 @@ run alone.
 """
 
 
-def read_cells(runs: Sequence[Run]) -> list[Cells]:
-    """The cells of each of ``runs``. Of a cell that a run measured twice the later line counts.
+class Past(NamedTuple):
+    """The cells of each of several runs, how many of them are red, and the history of each cell."""
+
+    cells: tuple[Cells, ...]
+    red: tuple[int, ...]
+    histories: "Histories"
+
+
+def read_cells(runs: Sequence[Run]) -> Past:
+    """The cells of ``runs``. Of a cell that a run measured twice the later line counts.
 
     Most int8 results never change, so a history of months mostly repeats its lines: a line equal to
     that of the run before is read once.
     """
-    known: dict[Axes, tuple[tuple[Any, ...], CellView]] = {}
+    known: dict[Axes, tuple[tuple[Any, ...], CellView, list[CellView | None]]] = {}
+    histories: dict[Cell, list[CellView | None]] = {}
+    red: dict[int, bool] = {}
     found: list[Cells] = []
-    for run in runs:
-        cells = {}
+    for place, run in enumerate(runs):
+        cells: dict[Cell, CellView] = {}
         for record in run.cells:
             axes, shown = axes_of(record), _shown_fields(record)
             before = known.get(axes)
             if before is None or run is runs[-1] or before[0] != shown:
-                before = known[axes] = shown, read_cell(record)
-            cells[before[1].key] = before[1]
+                view = read_cell(record)
+                history = histories.setdefault(view.key, [None] * len(runs))
+                before = known[axes] = shown, view, history
+                red[id(view)] = view.is_red
+            cells[before[1].key] = before[2][place] = before[1]
         found.append(cells)
+    return Past(
+        cells=tuple(found),
+        red=tuple(sum(red[id(view)] for view in cells.values()) for cells in found),
+        histories=histories,
+    )
+
+
+def views_of(records: Sequence[CellRecord], known: Cells) -> dict[Cell, CellView]:
+    """The views of ``records`` by their cells: of ``known`` ones those whose records are equal."""
+    found = {}
+    for record in records:
+        view = known.get(shown_cell(record))
+        if view is None or _shown_fields(view.record) != _shown_fields(record):
+            view = read_cell(record)
+        found[view.key] = view
     return found
 
 
@@ -53,18 +81,6 @@ _shown_fields: Callable[[CellRecord], tuple[Any, ...]] = operator.attrgetter(*_S
 
 Histories = Mapping[Cell, Sequence[CellView | None]]
 """Cell → its view in each run, None where the run does not have it."""
-
-
-def histories_of(past: Sequence[Cells]) -> Histories:
-    """The history of each cell of ``past``, the cells of several runs."""
-    found: dict[Cell, list[CellView | None]] = {}
-    for place, cells in enumerate(past):
-        for key, view in cells.items():
-            history = found.get(key)
-            if history is None:
-                history = found[key] = [None] * len(past)
-            history[place] = view
-    return found
 
 
 def costs_of(

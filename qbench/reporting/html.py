@@ -116,8 +116,9 @@ def is_unchanged(cell: CellView, trends: Sequence[Trend]) -> bool:
     if cell.lead is None or cell.record.remedy or not trends or is_eventful(cell, trends):
         return False
     lead = trends[0]
-    metrics = [metric for point in lead.points for metric in (one.metric for one in point.each)]
-    values = {(metric.value, metric.losses, metric.gains) for metric in metrics}
+    # most nights repeat the metric of the night before: one value in memory
+    metrics = {id(one.metric): one.metric for point in lead.points for one in point.each}
+    values = {(metric.value, metric.losses, metric.gains) for metric in metrics.values()}
     return len(values) == 1 and len(lead.marks) == 1 and lead.accepted in (None, cell.lead.value)
 
 

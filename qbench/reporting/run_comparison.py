@@ -2,15 +2,17 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from qbench.errors import IncomparableError
 from qbench.judging import Cell
 from qbench.reporting.format import change_text, symbol_of_cell, value_text
+from qbench.reporting.histories import views_of
 from qbench.reporting.report import Report
-from qbench.reporting.view import Cells, CellView, MetricView, RunView, read_cell, read_run
+from qbench.reporting.view import Cells, CellView, MetricView, RunView, read_run
 from qbench.tracking import (
     CellRecord,
     CostChange,
@@ -162,15 +164,21 @@ class Comparison:
         return tuple(map(tuple, groups.values()))
 
 
-def compare(old: Run, new: Run, *, across: bool = False) -> Comparison:
+def compare(
+    old: Run, new: Run, *, across: bool = False, known: Mapping[str, Cells] = MappingProxyType({})
+) -> Comparison:
     """Run ``new`` compared with run ``old``; ``across``: also where the environment classes differ.
+
+    Args:
+        known: id of a run → the views of its cells, as far as they were made before.
 
     Raises:
         IncomparableError: not one cell can be compared.
     """
     before, after = _readable(old), _readable(new)
     changes = compare_runs(before, after, across=across)
-    olds, news = ({view.key: view for view in map(read_cell, run.cells)} for run in (before, after))
+    olds = views_of(before.cells, known.get(old.id, _NOTHING))
+    news = views_of(after.cells, known.get(new.id, olds))
     cells = []
     for change in changes:
         key = change.cell
@@ -195,13 +203,18 @@ def compare(old: Run, new: Run, *, across: bool = False) -> Comparison:
     return Comparison(old=read_run(old), new=read_run(new), cells=tuple(cells), across=across)
 
 
-def newest_comparison(runs: Sequence[Run]) -> Comparison | None:
+_NOTHING: Cells = MappingProxyType({})
+
+
+def newest_comparison(
+    runs: Sequence[Run], known: Mapping[str, Cells] = MappingProxyType({})
+) -> Comparison | None:
     """The newest of ``runs`` (of one suite, oldest → newest) compared with an earlier complete
     one, if there is one.
 
     A red run is compared with the last green one, so that a fault of several nights does not look
     unchanged; else, or without a green one, it is the last run before it, in the same environment
-    class if there is one. Where there is none, classes are compared.
+    class if there is one. Where there is none, classes are compared. ``known``: as of ``compare``.
     """
     before = [run for run in runs[:-1] if run.complete]
     if not before:
@@ -212,7 +225,7 @@ def newest_comparison(runs: Sequence[Run]) -> Comparison | None:
     old, name = (alike, "Before") if green is None else (green, "Last green")
     for across in (False, True):
         try:
-            return replace(compare(old, new, across=across), old_name=name)
+            return replace(compare(old, new, across=across, known=known), old_name=name)
         except IncomparableError as error:
             problem = str(error)
     return Comparison(old=read_run(old), new=read_run(new), problem=problem, old_name=name)

@@ -6,6 +6,7 @@ import itertools
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from qbench.judging import FP32, Cell
 from qbench.reporting.view import CellView, MetricView, RunView
@@ -49,8 +50,7 @@ class Step:
     causes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RunPoint:
+class RunPoint(NamedTuple):
     """The ``metric`` of ``cell`` as run ``position`` has them, the first of the runs of one commit.
 
     ``several``: the points of these runs, oldest first; empty where it is one run. This one is
@@ -246,26 +246,25 @@ def trend_of(
     points = []
     last: CellView | None = None
     found: MetricView | None = None
-    data = ""
+    data, is_carried = "", False
     for position, past in enumerate(history):
-        if past is not None and past.record.is_carried and position < len(history) - 1:
-            continue  # it is no measurement of its run; the newest shows what the report shows
+        if past is None:
+            continue
         if past is not last:  # the same view again holds the same metric
-            last = past
-            data = "" if past is None else data_of(metric.name, past.record.digests_of("data"))
-            found = (
-                None
-                if past is None
-                else next((m for m in past.metrics if m.name == metric.name), None)
-            )
-        if past is not None and found is not None:
-            points.append(RunPoint(position, past, found, data=data))
+            last, is_carried = past, past.record.is_carried
+            data = data_of(metric.name, past.record.digests_of("data"))
+            found = next((m for m in past.metrics if m.name == metric.name), None)
+        if is_carried and position < len(history) - 1:
+            continue  # it is no measurement of its run; the newest shows what the report shows
+        if found is not None:
+            points.append(RunPoint(position, past, found, (), data))
     places = places_of(runs) if places is None else places
     if places and places[-1] < len(places) - 1:
         points = list(_by_commit(points, places))
+    classes = _by_class(points) if series or alerts else {}
     steps = (
         step
-        for name, same in _by_class(points).items()
+        for name, same in classes.items()
         for step in _steps(name, same, runs, series, alerts)
     )
     return Trend(
@@ -334,11 +333,27 @@ def stretches(points: Sequence[RunPoint]) -> list[tuple[RunPoint, ...]]:
 
 def _marks(points: Sequence[RunPoint]) -> Iterator[Mark]:
     """The stretches of runs with one reference and one limit, on the same samples."""
-    for (reference, limit, data), group in itertools.groupby(
-        points, key=lambda p: (p.metric.reference_value, p.metric.limit, p.data)
-    ):
-        places = [point.position for point in group]
-        yield Mark(first=places[0], last=places[-1], reference=reference, limit=limit, data=data)
+    first = last = next(iter(points), None)
+    for point in points:
+        assert first is not None and last is not None
+        is_repeated = point.metric is last.metric and point.data == last.data
+        if not is_repeated and _bounds(point) != _bounds(first):
+            yield _mark(first, last)
+            first = point
+        last = point
+    if first is not None and last is not None:
+        yield _mark(first, last)
+
+
+def _bounds(point: RunPoint) -> tuple[float, float | None, str]:
+    return point.metric.reference_value, point.metric.limit, point.data
+
+
+def _mark(first: RunPoint, last: RunPoint) -> Mark:
+    reference, limit, data = _bounds(first)
+    return Mark(
+        first=first.position, last=last.position, reference=reference, limit=limit, data=data
+    )
 
 
 def _steps(
@@ -351,8 +366,6 @@ def _steps(
     """The steps of the environment class ``name``: the levels of its series, and alerts that
     name a commit.
     """
-    if not series and not alerts:
-        return
     places = {
         runs[one.position].id: place for place, point in enumerate(points) for one in point.each
     }

@@ -16,8 +16,9 @@ _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 _LOOKED_FOR = re.compile(r"\.(?:querySelector(?:All)?|closest)\((?:\"[^\"]*\"|`[^`]*`)\)")
 _DATA = re.compile(r"^const choice = .*$", re.MULTILINE)
-_TAG = re.compile(r"<([a-z][a-z0-9]*)([^>]*)>")
+_ELEMENT = re.compile(r"<([a-z][a-z0-9]*)")
 _NAMES = re.compile(r'\b(?:class|id)="([^"]*)"')
+"""Text outside of tags has no such sign: it is escaped."""
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _STRING = re.compile(r"\"[^\"\n]*\"|`[^`]*`")
 _ASIDE = re.compile(r"\[[^\]]*\]|:(?:not|nth-child)\([^)]*\)")
@@ -29,8 +30,8 @@ def trim_page(page: str) -> str:
     """``page``, whose ``<style>`` is our own, with only the rules and colours that it uses."""
     scripts = _LOOKED_FOR.sub("", _DATA.sub("", " ".join(_SCRIPT.findall(page))))
     words = set(re.findall(r"[\w-]+", " ".join(_STRING.findall(scripts))))
-    for element, attributes in _TAG.findall(_SCRIPT.sub("", page)):
-        words |= {element, *" ".join(_NAMES.findall(attributes)).split()}
+    written = _SCRIPT.sub("", page)
+    words |= {*_ELEMENT.findall(written), *" ".join(set(_NAMES.findall(written))).split()}
     return _STYLE.sub(lambda style: f"<style>{trim_style(style[1], words)}</style>", page)
 
 

@@ -119,7 +119,13 @@ def front_pages(written: Iterable[Path], folder: Path) -> list[Path]:
 def _comparisons(reports: Sequence[Report], runs: Sequence[Run]) -> dict[str, Comparison]:
     """Suite → its newest run compared with an earlier one, where there are two."""
     named = _runs_by_suite(runs)
-    found = {report.suite: newest_comparison(named.get(report.suite, [])) for report in reports}
+    found = {
+        report.suite: newest_comparison(
+            named.get(report.suite, []),
+            {run.id: cells for run, cells in zip(report.runs, report.past, strict=True)},
+        )
+        for report in reports
+    }
     return {suite: comparison for suite, comparison in found.items() if comparison is not None}
 
 

@@ -3,9 +3,11 @@
 import contextlib
 import enum
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
+from typing import Any
 
 from qbench.errors import IncomparableError
 from qbench.judging import (
@@ -93,9 +95,9 @@ class Pairs:
         )
 
 
-def _pairs(old: MetricRecord, new: MetricRecord) -> Pairs | None:
+def _pairs(old: MetricRecord, new: MetricRecord, *, is_same: bool) -> Pairs | None:
     """Of two counts against one reference; None where they do not describe the samples one by
-    one.
+    one. ``is_same``: the predictions are equal.
     """
     for metric in (old, new):
         if not metric.is_countable or not metric.proportion or metric.n != metric.out_of:
@@ -108,6 +110,8 @@ def _pairs(old: MetricRecord, new: MetricRecord) -> Pairs | None:
     net = new.losses - old.losses + old.gains - new.gains
     if most < least:  # counts that contradict each other
         return None
+    if is_same:
+        least = most = net = 0
     known = [metric.clusters for metric in (old, new) if metric.clusters is not None]
     return Pairs(
         n=new.n,
@@ -328,7 +332,7 @@ def compare_runs(old: Run, new: Run, *, across: bool = False) -> tuple[CellChang
     after = {record.cell: record for record in new.cells}
     rows = tuple(
         _change(cell, before.get(cell), after.get(cell), across=across)
-        for cell in sorted({*before, *after})
+        for cell in sorted({*before, *after}, key=_axes_of)
     )
     if not any(row.relation in (Relation.SAME, Relation.CHANGED) for row in rows):
         why = next((row.why for row in rows if row.why), "no cell that is in both")
@@ -350,6 +354,8 @@ def _change(
 ) -> CellChange:
     if old is None or new is None:
         return _one_sided(cell, old, new)
+    if _compared(old) == _compared(new):
+        return _repeated(cell, new)
     metrics = _metrics(old, new)
     differs = tuple(_exchanged(old, new)) if old.is_measured and new.is_measured else ()
     relation, why = _relation(old, new, metrics, differs, across=across)
@@ -364,6 +370,37 @@ def _change(
         other_class=_class_words(old, new),
         flips={} if relation is Relation.INCOMPARABLE else _flips(old, new),
         costs=cost_changes(old, new),
+    )
+
+
+_axes_of: Callable[[Cell], tuple[str, ...]] = operator.attrgetter(*AXES)
+"""What cells are sorted by, faster than by themselves."""
+_compared: Callable[[CellRecord], tuple[Any, ...]] = operator.attrgetter(
+    *(name for name in COMPARED_KEYS if name not in AXES)
+)
+
+
+def _repeated(cell: Cell, record: CellRecord) -> CellChange:
+    """The row of a cell that both runs have with equal contents, as most cells of two nights."""
+    relation, why = Relation.SAME, ""
+    if not record.is_measured:
+        relation, why = Relation.INCOMPARABLE, _unmeasured("old", record)
+    is_paired = all(map(record.digests_of, ("data", "reference")))
+    pairs = (
+        (name, metric, _pairs(metric, metric, is_same=True) if is_paired else None)
+        for name, metric in _valued(record).items()
+    )
+    return CellChange(
+        cell=cell,
+        relation=relation,
+        old_outcome=record.outcome,
+        new_outcome=record.outcome,
+        metrics=tuple(_metric_change(name, one, one, both) for name, one, both in pairs),
+        why=why,
+        flips=dict.fromkeys(
+            record.digests_of("predictions") if record.is_measured else (), (0, 0)
+        ),
+        costs=cost_changes(record, record),
     )
 
 
@@ -556,7 +593,7 @@ _OTHER_CLASS = "environment class "
 def _incomparable(old: CellRecord, new: CellRecord, *, across: bool) -> str:
     for name, record in (("old", old), ("new", new)):
         if not record.is_measured:
-            return f"the {name} run did not measure it ({record.outcome})"
+            return _unmeasured(name, record)
     if old.environment_class != new.environment_class and not across:
         return f"{_OTHER_CLASS}{old.environment_class} against {new.environment_class}"
     if old.digests_of("data") != new.digests_of("data"):
@@ -566,6 +603,10 @@ def _incomparable(old: CellRecord, new: CellRecord, *, across: bool) -> str:
             f"one of them {one.stopped.text}" for one in (new, old) if one.stopped is not None
         )
     return ""
+
+
+def _unmeasured(name: str, record: CellRecord) -> str:
+    return f"the {name} run did not measure it ({record.outcome})"
 
 
 def _metrics(old: CellRecord | None, new: CellRecord | None) -> tuple[MetricChange, ...]:
@@ -609,12 +650,11 @@ def _pairs_by_metric(old: CellRecord, new: CellRecord) -> dict[str, Pairs]:
         return {}
     is_same = old.digests_of("predictions") == new.digests_of("predictions")
     before, after = _valued(old), _valued(new)
-    found = {}
-    for name in before.keys() & after.keys():
-        pairs = _pairs(before[name], after[name])
-        if pairs is not None:
-            found[name] = replace(pairs, losses=(0, 0), gains=(0, 0)) if is_same else pairs
-    return found
+    found = (
+        (name, _pairs(before[name], after[name], is_same=is_same))
+        for name in before.keys() & after.keys()
+    )
+    return {name: pairs for name, pairs in found if pairs is not None}
 
 
 def _is_one_reference(old: CellRecord, new: CellRecord) -> bool:

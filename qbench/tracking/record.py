@@ -375,11 +375,8 @@ class CellRecord(
         data set.
         """
         prefix = f"{kind}:"
-        return {
-            key[len(prefix) :]: self.digests[key]
-            for key in sorted(self.digests)
-            if key.startswith(prefix)
-        }
+        names = sorted([key for key in self.digests if key.startswith(prefix)])
+        return {key[len(prefix) :]: self.digests[key] for key in names}
 
     @property
     def data(self) -> str:

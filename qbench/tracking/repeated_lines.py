@@ -9,7 +9,6 @@ alone. Comparing the bytes of a line takes a tenth of the time of decoding it, a
 share their values take a part of the memory.
 """
 
-import copy
 from typing import NamedTuple
 
 import msgspec
@@ -51,7 +50,7 @@ class RepeatedLines:
         seconds = _read_seconds(text[len(known.head) : -len(known.tail)])
         if seconds is None:
             return None
-        record = copy.copy(known.record)
+        record: CellRecord = known.record.__copy__()
         structs.force_setattr(record, "seconds", seconds)
         return record
 

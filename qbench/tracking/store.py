@@ -72,8 +72,8 @@ class RunFile:
     read: Callable[[], bytes]
 
 
-_READ_BYTES = 1 << 18
-"""Bytes that are read at once: lines have some thousands."""
+_READ_BYTES = 1 << 16
+"""Bytes that are read at once: lines have some thousands, and of most files only the first is."""
 
 
 class FolderStore:

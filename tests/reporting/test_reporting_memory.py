@@ -169,17 +169,17 @@ def test_a_series_that_stands_where_it_was_accepted_is_not_followed(monkeypatch)
 
 def test_equal_lines_are_read_once_and_other_ones_again():
     runs = sliding([0.001, 0.001, 0.002, 0.002, 0.002])
-    views = [next(iter(cells.values())) for cells in read_cells(runs)]
+    views = [next(iter(cells.values())) for cells in read_cells(runs).cells]
     assert views[0] is views[1]
     assert views[1] is not views[2] is views[3]
     assert views[4] is not views[3]  # its seconds are shown
-    alone = [next(iter(read_cells([run])[0].values())) for run in runs]
+    alone = [next(iter(read_cells([run]).cells[0].values())) for run in runs]
     assert [msgspec.structs.replace(v.record, seconds={}) for v in views] == [
         msgspec.structs.replace(v.record, seconds={}) for v in alone
     ]
     for history in edge_histories().values():
-        together = [set(cells) for cells in read_cells(history)]
-        assert together == [set(read_cells([run])[0]) for run in history]
+        together = [set(cells) for cells in read_cells(history).cells]
+        assert together == [set(read_cells([run]).cells[0]) for run in history]
 
 
 def test_of_many_models_pictures_are_made_where_something_happened():
