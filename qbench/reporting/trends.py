@@ -263,9 +263,7 @@ def trend_of(
         points = list(_by_commit(points, places))
     classes = _by_class(points) if series or alerts else {}
     steps = (
-        step
-        for name, same in classes.items()
-        for step in _steps(name, same, runs, series, alerts)
+        step for name, same in classes.items() for step in _steps(name, same, runs, series, alerts)
     )
     return Trend(
         key=cell.key,

@@ -397,9 +397,7 @@ def _repeated(cell: Cell, record: CellRecord) -> CellChange:
         new_outcome=record.outcome,
         metrics=tuple(_metric_change(name, one, one, both) for name, one, both in pairs),
         why=why,
-        flips=dict.fromkeys(
-            record.digests_of("predictions") if record.is_measured else (), (0, 0)
-        ),
+        flips=dict.fromkeys(record.digests_of("predictions") if record.is_measured else (), (0, 0)),
         costs=cost_changes(record, record),
     )
 
