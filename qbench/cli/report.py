@@ -163,7 +163,8 @@ def _meanings(runs: "Sequence[Run]") -> dict[str, str]:
 
     records = [record for run in runs for record in run.cells]
     schemas = {record.schema for record in records}
-    metrics = {name for record in records for name in record.metrics}
+    tables = {id(record.metrics): record.metrics for record in records}  # nights share most
+    metrics = {name for table in tables.values() for name in table}
     return meanings(gather(suites=Path("suites")), schemas, metrics)
 
 

@@ -1,7 +1,6 @@
 """An answer as a person reads it: its parts, some with a probability."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:  # records of results are read without arrays
     import numpy.typing as npt
@@ -14,8 +13,7 @@ _NUMBERS = 6
 """Numbers of an array that are told; of a larger one, its shape and extremes."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerPart:
+class AnswerPart(NamedTuple):
     """A part of an answer: a class, a text, some numbers; and its probability, where it has one."""
 
     text: str

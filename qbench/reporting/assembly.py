@@ -188,7 +188,8 @@ def read_memory(
     """
     accepted: dict[tuple[Cell, str, str], AcceptedLevel] = {}
     classes = {record.environment_class for run in runs for record in run.cells} - {""}
-    for suite, model in sorted({(run.suite, record.model) for run in runs for record in run.cells}):
+    models = [(run.suite, {record.model for record in run.cells}) for run in runs]
+    for suite, model in sorted({(suite, model) for suite, named in models for model in named}):
         path = baseline_path(baselines, suite, model)
         stored, groups = find_baseline(path), equivalents.get(suite, ())
         if stored is not None:

@@ -81,9 +81,7 @@ class Frame:
 def frame_of(trend: Trend, runs: int) -> Frame:
     """The span that shows the values of ``trend`` over ``runs`` runs."""
     metric = trend.metric
-    values = [point.metric.value for point in trend.points] or [metric.value]
-    values.extend(value for point in trend.points for value in point.spread or ())
-    values.append(metric.value)
+    values = [metric.value, *(one.value for one in trend.metrics)]
     values.extend(mark.limit for mark in trend.marks if mark.limit is not None)
     if trend.accepted is not None:
         values.append(trend.accepted)

@@ -116,9 +116,7 @@ def is_unchanged(cell: CellView, trends: Sequence[Trend]) -> bool:
     if cell.lead is None or cell.record.remedy or not trends or is_eventful(cell, trends):
         return False
     lead = trends[0]
-    # most nights repeat the metric of the night before: one value in memory
-    metrics = {id(one.metric): one.metric for point in lead.points for one in point.each}
-    values = {(metric.value, metric.losses, metric.gains) for metric in metrics.values()}
+    values = {(metric.value, metric.losses, metric.gains) for metric in lead.metrics}
     return len(values) == 1 and len(lead.marks) == 1 and lead.accepted in (None, cell.lead.value)
 
 
@@ -310,6 +308,7 @@ def _environment() -> "Environment":
         commit_address,
         _breakable,
         _node_name,
+        _plain_field,
         _glossary,
         _has_charts,
         _linked,
@@ -396,12 +395,34 @@ def _breakable(name: object) -> str:
     """``name``, escaped, that may break after a sign between its parts: a narrow column would
     break it anywhere.
     """
+    return _broken(str(name))
+
+
+@functools.lru_cache(maxsize=1 << 14)  # names of models, backends and schemas, on every page
+def _broken(name: str) -> str:
     from markupsafe import Markup, escape
 
-    text = str(escape(str(name)))
+    text = str(escape(name))
     for joint in ("_", "+", "@", "::"):
         text = text.replace(joint, f"{joint}<wbr>")
     return Markup(text)
+
+
+def _plain_field(table: columns.Table, place: columns.Place, cell: CellView) -> str:
+    """The field of ``cell`` in a column that is not special: its text, and the lines below it."""
+    from markupsafe import Markup, escape
+
+    column = place.column
+    mark = ""
+    if column.is_number and not table.sorts:
+        mark = f' class="num{" strong" if place.style == "strong" else ""}"'
+    if table.sorts and (key := column.sort_key(cell)):
+        mark += f' data-key="{escape(key)}"'
+    text = str(escape(column.text(cell)))
+    if place.style == "b":
+        text = f"<b>{text}</b>"
+    below = "".join([f"<small>{escape(line)}</small>" for line in place.lines_below(cell)])
+    return Markup(f"<td{mark}>{text}{below}</td>")  # its parts are escaped
 
 
 def _node_name(name: str) -> str:

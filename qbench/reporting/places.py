@@ -1,6 +1,7 @@
 """The path of each page and picture of a report, and the removal of outdated pages."""
 
 import contextlib
+import functools
 import hashlib
 import posixpath
 import re
@@ -90,12 +91,16 @@ def file_name(text: str) -> str:
     )
 
 
+_NO_LETTER = re.compile(r"[^A-Za-z0-9_-]")
+
+
+@functools.lru_cache(maxsize=1 << 16)  # each page of a suite has the same ones
 def anchor_of(*names: str) -> str:
     """An id for a page: readable letters of ``names`` and, where letters were lost, a short
     digest.
     """
     text = "--".join(names)
-    plain = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in text)
+    plain = _NO_LETTER.sub("-", text)
     return plain if plain == text else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 

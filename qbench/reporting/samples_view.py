@@ -3,7 +3,8 @@ with the answers of fp32 and of every backend, and those of the run before.
 """
 
 import itertools
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from qbench.judging import Cell, ChangedSample
@@ -191,9 +192,15 @@ def _told_before(
 ) -> ToldAnswer:
     """The answer of ``before``, or that it is the same as the one of ``now``."""
     then = _told(before, name, row, run=before.run)
-    if now.parts and now == replace(then, run=""):
+    if now.parts and now.sources == then.sources and _shown(now) == _shown(then):
         return ToldAnswer(sources=now.sources, run=then.run, words=SAME)
     return then
+
+
+_shown: Callable[[ToldAnswer], tuple[Hashable, ...]] = operator.attrgetter(
+    "effect", "parts", "change", "values", "words"
+)
+"""What a row has besides its sources and its run."""
 
 
 def run_words(run: RunView) -> str:
@@ -205,9 +212,7 @@ def _folded(answers: Iterable[ToldAnswer]) -> list[ToldAnswer]:
     """``answers``, equal ones of several backends as one."""
     found: dict[Hashable, list[ToldAnswer]] = {}
     for one in answers:
-        parts = tuple((part.text, part.probability) for part in one.parts)
-        key = one.run, one.effect, parts, one.change, one.values, one.words
-        found.setdefault(key, []).append(one)
+        found.setdefault((one.run, *_shown(one)), []).append(one)
     return [
         replace(alike[0], sources=tuple(source for one in alike for source in one.sources))
         for alike in found.values()

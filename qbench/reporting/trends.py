@@ -138,6 +138,14 @@ class Trend:
     places: tuple[int, ...] = ()
 
     @property
+    def metrics(self) -> tuple[MetricView, ...]:
+        """The metric of every run, each that is in memory once: most nights repeat the one
+        before.
+        """
+        found = {id(one.metric): one.metric for point in self.points for one in point.each}
+        return tuple(found.values())
+
+    @property
     def by_class(self) -> tuple[tuple[RunPoint, ...], ...]:
         """The points of each environment class, that of the newest run first."""
         return tuple(
@@ -319,8 +327,13 @@ def _by_commit(points: Sequence[RunPoint], places: Sequence[int]) -> Iterator[Ru
 
 def _by_class(points: Sequence[RunPoint]) -> dict[str, tuple[RunPoint, ...]]:
     found: dict[str, list[RunPoint]] = {}
+    before: CellView | None = None
+    same: list[RunPoint] = []
     for point in points:
-        found.setdefault(point.environment_class, []).append(point)
+        if point.cell is not before:  # most nights repeat the one before
+            before = point.cell
+            same = found.setdefault(point.environment_class, [])
+        same.append(point)
     return {name: tuple(same) for name, same in found.items()}
 
 
@@ -333,7 +346,8 @@ def _marks(points: Sequence[RunPoint]) -> Iterator[Mark]:
     """The stretches of runs with one reference and one limit, on the same samples."""
     first = last = next(iter(points), None)
     for point in points:
-        assert first is not None and last is not None
+        assert first is not None
+        assert last is not None
         is_repeated = point.metric is last.metric and point.data == last.data
         if not is_repeated and _bounds(point) != _bounds(first):
             yield _mark(first, last)

@@ -100,7 +100,7 @@ def _parsed(
     for line in lines:
         if line.startswith(SAMPLES_START):  # few readers want them, and they are long
             reading.samples += [line] if samples or keep is None else []
-        elif line.strip() and not is_started_line(line):
+        else:
             reading.take(line)
     if not reading.header:
         found = f"no 'run' line with its id, suite and start ({_damaged(reading)})"
@@ -394,7 +394,7 @@ class _Reading:
     def take(self, text: bytes) -> None:
         """Add one line; of a type that this qbench does not know, nothing."""
         try:
-            if self._took_known(text):
+            if self._took_known(text) or text.isspace() or is_started_line(text):
                 return
             line = decoded_line(text)
             kind = line["type"]

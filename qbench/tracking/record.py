@@ -120,7 +120,7 @@ class MetricRecord(Struct, Counted, frozen=True, kw_only=True, gc=False):
     @property
     def value(self) -> float:
         """The score that is judged, a fraction: of several runs that differ the mean."""
-        return super().value if self.mean is None else self.mean
+        return self.hits / self.out_of if self.mean is None else self.mean
 
     @property
     def change(self) -> float:
