@@ -21,8 +21,10 @@ from qbench.reporting.many_models import (
     MOST_ROWS,
     by_model,
     drawn_matrices,
+    known_cells,
     listed_cells,
     most_telling,
+    unsupported_cells,
 )
 from qbench.reporting.node_chart import heat_map, nodes_svg
 from qbench.reporting.overlay import overlay_key, overlay_svg, overlays_of
@@ -331,7 +333,8 @@ def _environment() -> "Environment":
         _model_state,
         _steps_of,
         _slowest_cells,
-        _with_outcome,
+        known_cells,
+        unsupported_cells,
         alert_rows,
         class_sentence,
         facts_of,
@@ -596,10 +599,6 @@ def _slowest_cells(report: Report, count: int = 12) -> list[CellView]:
     """The cells that took longest in the newest run."""
     timed = [c for c in report.cells if c.seconds and c.record.outcome != ABSENT]
     return sorted(timed, key=lambda c: (-(c.seconds or 0.0), c.key))[:count]
-
-
-def _with_outcome(report: Report, *outcomes: str) -> list[CellView]:
-    return [cell for cell in report.cells if cell.record.outcome in outcomes]
 
 
 # The report as a folder of HTML pages that link to each other; each needs no other file and can be

@@ -7,7 +7,7 @@ others by their names. What was left out is said.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from qbench.judging import Cell
@@ -55,6 +55,41 @@ MOST_ROWS = 4_000
 """Cells of one table: with more, a page is larger than two megabytes."""
 MOST_COURSES = 400
 """The courses of the last nights that a page draws: of those that moved, and of the others."""
+MOST_KNOWN = 1_500
+"""Cells that the page of known, missing and stale ones lists, over all its tables."""
+MOST_NAMED = 4_000
+"""Unsupported cells that it names."""
+MOST_REASONS = 100
+"""Reasons for unsupported cells that it gives."""
+
+
+def known_cells(
+    report: Report, outcomes: Sequence[str], most: int = MOST_KNOWN
+) -> dict[str, tuple[tuple[CellView, ...], int]]:
+    """Outcome → the cells that are listed with it, and how many more have it; with more than
+    ``most`` in all, each outcome has the same share of them.
+    """
+    found: dict[str, list[CellView]] = {outcome: [] for outcome in outcomes}
+    for cell in report.cells:
+        if cell.record.outcome in found:
+            found[cell.record.outcome].append(cell)
+    if sum(map(len, found.values())) > most:
+        share = most // sum(map(bool, found.values()))
+        return {one: (tuple(cells[:share]), len(cells[share:])) for one, cells in found.items()}
+    return {outcome: (tuple(cells), 0) for outcome, cells in found.items()}
+
+
+def unsupported_cells(
+    report: Report, most: int = MOST_NAMED
+) -> tuple[tuple[str, tuple[Cell, ...], int], ...]:
+    """(reason, the cells that are named with it, how many more have it) of the most frequent
+    reasons; with more than ``most`` cells in all, each reason has the same share of them.
+    """
+    reasons = report.unsupported[:MOST_REASONS]
+    share = most // max(len(reasons), 1)
+    if sum(len(keys) for _, keys in reasons) <= most:
+        share = most
+    return tuple((reason, keys[:share], len(keys[share:])) for reason, keys in reasons)
 
 
 def listed_cells(report: Report, most: int = MOST_ROWS) -> tuple[CellView, ...]:

@@ -6,10 +6,18 @@ import posixpath
 import re
 
 import pytest
-from reporting_histories import make_cell, make_run
+from reporting_histories import make_cell, make_run, skipped_cell
 
+from qbench.judging import Outcome
 from qbench.reporting import build_report, html_pages
-from qbench.reporting.many_models import by_model, drawn_matrices, listed_cells, most_telling
+from qbench.reporting.many_models import (
+    by_model,
+    drawn_matrices,
+    known_cells,
+    listed_cells,
+    most_telling,
+    unsupported_cells,
+)
 from qbench.reporting.png import matrix_png
 from qbench.storage import visible
 
@@ -54,6 +62,34 @@ def test_a_table_of_more_cells_has_those_that_need_attention_and_says_how_many(r
     page = html_pages([report])["cells.html"]
     assert page.count("<tr>") == 1 + 6
     assert "6 of 40 cells" in page
+
+
+def test_the_page_of_known_cells_lists_a_share_of_each_outcome_and_says_how_many_more(monkeypatch):
+    cells = [
+        *(make_cell(f"m{i}", "a", "s0", 0.0, outcome=Outcome.MISSING) for i in range(5)),
+        *(make_cell(f"m{i}", "a", "s1", 0.0, outcome=Outcome.STALE) for i in range(2)),
+        *(skipped_cell(f"m{i}", "b", "s0", "no kernel") for i in range(6)),
+        *(skipped_cell(f"m{i}", "c", "s0", "no room") for i in range(3)),
+    ]
+    report = build_report([make_run(cells, 0)])
+    names = ("missing", "stale", "expired")
+    whole = known_cells(report, names, 7)
+    assert {name: (len(shown), more) for name, (shown, more) in whole.items()} == {
+        "missing": (5, 0),
+        "stale": (2, 0),
+        "expired": (0, 0),
+    }
+    listed = known_cells(report, names, 6)
+    assert [(len(shown), more) for shown, more in listed.values()] == [(3, 2), (2, 0), (0, 0)]
+    assert listed["missing"][0] == whole["missing"][0][:3]
+    assert [(len(keys), more) for _, keys, more in unsupported_cells(report, 9)] == [(6, 0), (3, 0)]
+    assert [(len(keys), more) for _, keys, more in unsupported_cells(report, 4)] == [(2, 4), (2, 1)]
+    monkeypatch.setattr(known_cells, "__defaults__", (6,))
+    monkeypatch.setattr(unsupported_cells, "__defaults__", (4,))
+    page = html_pages([report])["known.html"]
+    assert page.count("<tr>") == 2 + 3 + 2
+    assert "and 2 more; 'qbench export" in page
+    assert "and 4 more</p>" in page
 
 
 def test_a_matrix_of_more_cells_links_to_the_other_models(report, monkeypatch):

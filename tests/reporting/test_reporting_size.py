@@ -5,8 +5,9 @@ nothing that is unused.
 import re
 
 import pytest
-from reporting_histories import make_cell, make_run, nightly_history
+from reporting_histories import make_cell, make_run, nightly_history, skipped_cell
 
+from qbench.judging import Outcome
 from qbench.reporting import build_report, build_reports, html_pages, newest_comparison
 from qbench.reporting.chart import flips_svg, trend_svg
 from qbench.reporting.html import BUDGET
@@ -67,6 +68,23 @@ def test_a_night_in_which_everything_is_red_stays_within_the_budget():
     page = html_pages(build_reports([make_run(cells, 0), make_run(cells, 1)]))["index.html"]
     assert len(page.encode()) <= BUDGET
     assert "1,020 more among" in page
+
+
+def test_no_page_exceeds_the_budget_where_thousands_of_cells_are_known_for_long_reasons():
+    why = "the operator of node /model/encoder/layer_{}/attention/self/MatMul has no kernel; " * 3
+    cells = [
+        skipped_cell(f"m{i // 200:02}", f"engine-{i % 20}", f"s{i // 20 % 10}", why.format(i, i, i))
+        for i in range(4_000)
+    ]
+    known = [
+        skipped_cell(cell["model"], cell["backend"], cell["schema"] + "x", why, outcome=outcome)
+        for outcome in (Outcome.MISSING, Outcome.INCONCLUSIVE)
+        for cell in cells[outcome is Outcome.MISSING :: 2]
+    ]
+    report = build_report([make_run([*cells, *known])])
+    assert (len(report.cells), len(report.unsupported)) == (8_000, 4_000)
+    weights = {path: len(page.encode()) for path, page in html_pages([report]).items()}
+    assert max(weights.values()) <= BUDGET, weights
 
 
 def test_a_cell_that_is_unchanged_takes_little_on_all_pages_together():
