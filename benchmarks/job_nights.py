@@ -16,7 +16,10 @@ jobs are run, two at a time. Five are killed at a random moment (SIGKILL) and ru
 
 Time of a job: processor time of its process, because two share the computer. 0 where all holds.
 
-    python benchmarks/job_nights.py [--models 125] [--jobs 50] [--seed 1]
+    python benchmarks/job_nights.py [--models 125] [--jobs 50] [--copies 1] [--seed 1]
+
+--copies: the 30 nights have the measured models this many times, each time under other names, so
+that the history of a large suite does not take hours to measure: --models 5 --jobs 7 --copies 25.
 """
 
 import argparse
@@ -24,6 +27,7 @@ import datetime
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -193,6 +197,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--models", type=int, default=125, metavar="M")
     parser.add_argument("--jobs", type=int, default=50, metavar="N")
+    parser.add_argument("--copies", type=int, default=1, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="qbench-jobs-") as name:
@@ -246,12 +251,17 @@ def nights(folder: Path, arguments: argparse.Namespace) -> bool:
     fine &= row("second night: longest job / mean", f"{ratio:.2f}", f"<= {BAR}", holds=ratio <= BAR)
     busy = sum(one.busy for one in second.values())
     row("second night: all jobs / one process", f"{busy / alone.busy:.2f}", "", holds=True)
-    return look_back(folder) and fine
+    return look_back(folder, arguments.copies) and fine
 
 
-def look_back(folder: Path) -> bool:
+def look_back(folder: Path, copies: int) -> bool:
     """The rows about a history of many nights; whether they hold."""
-    write_nights(folder / "merged", folder / "month")
+    source = folder / "merged"
+    if copies > 1:
+        source = folder / "copies"
+        write_copies(folder / "merged", source, copies)
+        copy_baselines(folder / "baselines" / "carry", copies)
+    write_nights(source, folder / "month")
     done = qbench(folder, "compare", "previous", "latest", "--top", "20", "--history", "month")
     fine = row(
         "history: what moved furthest, s of processor",
@@ -273,6 +283,43 @@ def look_back(folder: Path) -> bool:
         )
         and fine
     )
+
+
+def write_copies(source: Path, target: Path, copies: int) -> None:
+    """The night in ``source`` with each model ``copies`` times: each copy has jobs of its own."""
+    target.mkdir()
+    for path in source.glob("*.jsonl"):
+        header, *others = map(json.loads, path.read_text().splitlines())
+        job = header["job"]
+        for number in range(copies):
+            index = job["index"] + number * job["of"]
+            first = header | {
+                "id": header["id"].replace(f"-j{job['index']:04}-", f"-j{index:04}-"),
+                "planned": header["planned"] * copies,
+                "job": job | {"index": index, "of": job["of"] * copies},
+            }
+            lines = (
+                line | {"model": copy_name(line["model"], number)} if "model" in line else line
+                for line in others
+            )
+            with (target / f"{first['id']}.jsonl").open("w", encoding="utf-8") as file:
+                file.writelines(map(json_line, [first, *lines]))
+
+
+def copy_baselines(folder: Path, copies: int) -> None:
+    """What was accepted for each model, for its copies too."""
+    for path in sorted(folder.glob("*.json")):
+        stored = json.loads(path.read_text())
+        for number in range(copies):
+            name = copy_name(path.stem, number)
+            renamed = stored | {"model": stored["model"] | {"id": name}}
+            (folder / f"{name}.json").write_text(json.dumps(renamed, sort_keys=True, indent=1))
+            shutil.copy(folder / f"{path.stem}.fp32.npz", folder / f"{name}.fp32.npz")
+
+
+def copy_name(model: str, number: int) -> str:
+    """The name of a copy of ``model``."""
+    return f"c{number:02}{model}"
 
 
 def write_nights(source: Path, target: Path) -> None:

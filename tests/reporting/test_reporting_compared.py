@@ -22,7 +22,8 @@ from qbench.reporting import (
     write_reports,
 )
 from qbench.reporting.run_comparison import CHOICE_BYTES, run_choice
-from qbench.tracking import Relation
+from qbench.reporting.view import read_cell
+from qbench.tracking import Relation, compare_runs
 
 
 def line(model: str, loss: float, answers: str, **more):
@@ -45,6 +46,34 @@ def both():
     ]
     skipped = skipped_cell("d", "ort-cpu", "w8a8_sym_pc", "no engine")
     return make_run([*old, skipped], 0), make_run([*new, skipped], 1)
+
+
+def test_a_cell_with_equal_records_has_the_row_that_their_parts_give(monkeypatch):
+    old, new = both()
+    shared = [
+        cell | {"digests": {"predictions:photos": "x", "data:photos": "d", "reference:photos": "r"}}
+        for cell in (make_cell(name, "b", "s", loss) for name, loss in (("e", 0.001), ("f", 0.05)))
+    ]
+    pairs = [(old, new), (new, new), (make_run(shared, 0), make_run(shared, 1))]
+    rows = [compare_runs(*pair) for pair in pairs]
+    assert any(one.pairs for row in rows[2] for one in row.metrics)
+    monkeypatch.setattr("qbench.tracking.comparison._compared", lambda _: object())
+    assert [compare_runs(*pair) for pair in pairs] == rows
+
+
+def test_a_view_is_taken_from_those_known_where_its_record_is_equal():
+    old, new = both()
+    known = {old.id: {view.key: view for view in map(read_cell, old.cells)}}
+    views = known[old.id].values()
+    for cell in compare(old, new, known=known).cells:
+        assert cell.old is None or any(cell.old is view for view in views)
+        assert cell.new is None or cell.new.record.environment_class == cell_of(new, cell.key)
+    assert compare(old, new, known=known) == compare(old, new)
+
+
+def cell_of(run, key):
+    """The environment class of a cell of ``run``."""
+    return next(record.environment_class for record in run.cells if record.cell == key)
 
 
 def test_what_is_news_comes_first_and_what_neither_measured_is_none():
