@@ -13,12 +13,13 @@ from qbench.backends.protocol import Array, Executed, Executor
 from qbench.errors import UnsupportedError
 from qbench.graph import Capabilities, Form, form_of
 from qbench.interpreter import BatchError, Counters, KernelWrapper, Means, Program, counting_means
-from qbench.numerics import Arithmetic, BiasScheme
+from qbench.numerics import FLOAT_FORMATS, Arithmetic, BiasScheme
 from qbench.passes import integer_target, lower_to_integers
 
 PREFIX = "integer-"
 _ACTIVATIONS = ("int8", "uint8", "int16", "uint16")
 _WEIGHTS = ("int4", "uint4", "int8", "uint8")
+_FLOATS = frozenset(name for name, form in FLOAT_FORMATS.items() if form.signed)
 _BIASES = frozenset(f"int{bits}" for bits in (*range(2, 17), 32))
 """At scales of their own, under an arithmetic that adds such."""
 
@@ -40,8 +41,10 @@ class IntegerBackend:
     capabilities: Capabilities = field(
         default_factory=lambda: Capabilities(
             forms=frozenset({Form.QDQ, Form.QOPERATOR}),
-            activation_qtypes=frozenset(_ACTIVATIONS),
-            weight_qtypes=frozenset(_WEIGHTS),
+            activation_qtypes=frozenset(_ACTIVATIONS) | _FLOATS,
+            weight_qtypes=frozenset(_WEIGHTS) | _FLOATS,
+            scale_types=frozenset({"float8e8m0", "float8e4m3fn"}),
+            simulated=_FLOATS,
             weight_per_block=True,
             integer_products=frozenset(product(_ACTIVATIONS, _WEIGHTS)),
             dynamic=True,

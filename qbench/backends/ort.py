@@ -18,6 +18,7 @@ from qbench.backends.feeds import FeedCheck, loaded, with_taps
 from qbench.backends.ort_patterns import (
     miscomputed,
     notes,
+    quantizes_floats,
     with_float_scales,
     with_kept_relus,
 )
@@ -228,9 +229,11 @@ _UNFUSED = frozenset({Level.NONE, Level.BASIC})
 """Levels of optimization at which Q/DQ pairs stay around every operator, so it is computed in
 float32.
 """
+_FLOAT8 = frozenset({"float8e4m3fn", "float8e5m2", "float8e4m3fnuz", "float8e5m2fnuz"})
+"""Dequantized, and computed in float32; it has no kernel of float6, of float4 or of e8m0 scales."""
 _CAPABILITIES = Capabilities(
-    activation_qtypes=frozenset({"int8", "uint8", "int16", "uint16"}),
-    weight_qtypes=frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"}),
+    activation_qtypes=frozenset({"int8", "uint8", "int16", "uint16"}) | _FLOAT8,
+    weight_qtypes=frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"}) | _FLOAT8,
     weight_per_block=True,
     # QLinearMatMul, MatMulIntegerToFloat and DynamicQuantizeMatMul fail at run time;
     # DequantizeLinear refuses both.
@@ -420,10 +423,11 @@ class OrtBackend:
         threads: int,
     ) -> "onnxruntime.InferenceSession":
         options = self._options(runtime, threads)
-        given = {
-            "providers": list(_PROVIDERS),
-            "disabled_optimizers": set(self.optimization.without),
-        }
+        without = set(self.optimization.without)
+        if not self.defaults and quantizes_floats(model):
+            options.add_session_config_entry("session.disable_quant_qdq", "1")
+            without.add("ClipQuantRewrite")
+        given = {"providers": list(_PROVIDERS), "disabled_optimizers": without}
         try:
             if constant_bytes(model) < MESSAGE_LIMIT:
                 return runtime.InferenceSession(model_bytes(model), options, **given)

@@ -22,6 +22,7 @@ import onnx_ir as ir
 from qbench.backends.protocol import EngineNote, Miscomputed
 from qbench.graph import (
     constant_value,
+    float_qparams,
     input_at,
     int_attribute,
     node_key,
@@ -89,6 +90,17 @@ def with_kept_relus(model: ir.Model) -> ir.Model:
         copy.graph.insert_after(node, limit)
         copy.graph.remove(node, safe=True)
     return copy
+
+
+def quantizes_floats(model: ir.Model) -> bool:
+    """Whether ``model`` quantizes values to floats of few bits.
+
+    Optimizers of pairs then make operators that have no kernel of them (MaxPool, Flatten, Add), and
+    one fails at a Clip before such a Q (1.31).
+    """
+    return any(
+        node.op_type == "QuantizeLinear" and float_qparams(node) is not None for node in model.graph
+    )
 
 
 def half_scales(graph: ir.Graph) -> Iterator[ir.Node]:

@@ -122,6 +122,19 @@ def backends_of_format(suffix: str) -> tuple[str, ...]:
     return tuple(name for name, one in _known_backends() if suffix in one.capabilities.file_formats)
 
 
+def backends_of_floats(qtype: str, scale_type: str | None = None) -> tuple[str, ...]:
+    """Names of the known backends that take weights of the type ``qtype`` of floats, with scales of
+    blocks of ``scale_type``; None: float32. The first is an interpreter, which simulates them.
+    """
+    own = ((name, _OWN[name]()) for name in ("integer-ideal", "ort-cpu"))
+    return tuple(
+        name
+        for name, one in (*own, *_known_backends())
+        if qtype in one.capabilities.weight_qtypes
+        and (scale_type is None or scale_type in one.capabilities.scale_types)
+    )
+
+
 def miscomputed(model: "ir.Model") -> "tuple[Miscomputed, ...]":
     """The nodes of ``model`` that an engine of known extensions computes wrong, and why.
 

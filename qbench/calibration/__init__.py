@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from qbench.calibration.profile import PROFILE_VERSION as PROFILE_VERSION
     from qbench.calibration.profile import Profile as Profile
     from qbench.calibration.ranges import RangeMethod as RangeMethod
+    from qbench.calibration.ranges import counts_codes as counts_codes
     from qbench.calibration.ranges import get_range_method as get_range_method
     from qbench.calibration.ranges import range_method_catalogue as range_method_catalogue
     from qbench.calibration.statistics import Statistics as Statistics

@@ -117,6 +117,11 @@ def _print_plan(quantized: "Measurement") -> None:
             f"{100 * quantized.float8_macs:.1f} % multiply float8 by float8, which are not "
             "integers: engines without float8 products compute these in float"
         )
+    if quantized.simulated:
+        put(
+            f"{', '.join(quantized.simulated)}: simulated: {backend} computes in float32 from "
+            "the numbers of their codes"
+        )
     if executed is not None:
         put(f"{100 * executed:.1f} % were executed in integers by {backend}")
         if quantized.misread:

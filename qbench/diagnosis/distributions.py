@@ -76,7 +76,7 @@ def distributions_of_plan(
     done = set[str]()
     for slot, decision in plan.decisions.items():
         qparams = qparams_of(decision)
-        if qparams is None or qparams.qtype.bits > _WIDEST or slot.value in done:
+        if qparams is None or not _has_few_codes(qparams) or slot.value in done:
             continue
         array = constant_value(constants.get(slot.value)) if slot.role in _CONSTANTS else None
         seen = known.get(slot.value)
@@ -86,6 +86,11 @@ def distributions_of_plan(
         elif seen is not None and seen.count:
             done.add(slot.value)
             yield of_statistics(slot.value, _place(slot), seen, qparams)
+
+
+def _has_few_codes(qparams: QParams) -> bool:
+    """Whether it is of integers whose codes can be counted."""
+    return qparams.qtype.bits <= _WIDEST and not qparams.qtype.is_float
 
 
 _CONSTANTS = (Role.WEIGHT, Role.INPUT)

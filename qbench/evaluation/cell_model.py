@@ -63,9 +63,12 @@ def model_of(request: Request) -> CellModel:
         quantized = done.quantized
         rewritten = rewrite_note(done, request.shared, request.backend, threads=request.threads)
     weights_only = schema is not None and schema.weights_only
+    by_weights = schema is not None and (schema.weights_only or schema.has_floats)
+    simulated = quantized.float_types & request.backend.capabilities.simulated
     facts = {
         "integer_macs": quantized.integer_macs,
-        "weight_macs": quantized.weight_macs if weights_only else None,
+        "weight_macs": quantized.weight_macs if by_weights else None,
+        "simulated": tuple(sorted(simulated)),
         "float8_macs": quantized.float8_macs,
         "refusals": quantized.refusals,
         "run_in_float": quantized.run_in_float,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from qbench.graph.fixed_qparams import is_pinned as is_pinned
     from qbench.graph.fixed_qparams import pin_of as pin_of
     from qbench.graph.fixed_qparams import pin_value as pin_value
+    from qbench.graph.fixed_qparams import stored_scales as stored_scales
     from qbench.graph.foreign_files import FileFormat as FileFormat
     from qbench.graph.foreign_files import FileProduct as FileProduct
     from qbench.graph.foreign_files import WrittenFile as WrittenFile
@@ -76,6 +77,8 @@ if TYPE_CHECKING:
     from qbench.graph.qdq import check_convention as check_convention
     from qbench.graph.qdq import clip_of_codes as clip_of_codes
     from qbench.graph.qdq import code_dtype as code_dtype
+    from qbench.graph.qdq import float_qparams as float_qparams
+    from qbench.graph.qdq import float_qparams_of_scales as float_qparams_of_scales
     from qbench.graph.qdq import form_of as form_of
     from qbench.graph.qdq import is_qdq as is_qdq
     from qbench.graph.qdq import mark_float_codes as mark_float_codes

@@ -29,10 +29,14 @@ class Capabilities:
     Args:
         forms: the graph forms it runs.
         file_formats: suffixes of the model files that are not ONNX and that it runs as they are.
-        activation_qtypes, weight_qtypes, bias_qtypes: names of integer types it has (``int8``,
-            ``uint8``, …). Biases of ``int32`` alone are at the product's scale; a backend that
-            names further ones adds biases of all of these at scales of their own in integers, too
-            (``adds_off_product``).
+        activation_qtypes, weight_qtypes, bias_qtypes: names of types it has (``int8``,
+            ``uint8``, ``float8e4m3fn``, …). Biases of ``int32`` alone are at the product's scale; a
+            backend that names further ones adds biases of all of these at scales of their own in
+            integers, too (``adds_off_product``).
+        scale_types: names of the types, other than float32, that scales of blocks may have
+            (``float8e8m0``; ``float8e4m3fn`` with a float32 scale of the tensor).
+        simulated: names of types of floats whose products it computes in float32 from the numbers
+            of the codes, as no engine with products of the type does it.
         weight_per_channel, weight_per_block: whether weights may carry one scale per channel, one
             per block.
         batched_per_channel: whether it multiplies quantized activations by a constant of more than
@@ -70,6 +74,8 @@ class Capabilities:
     activation_qtypes: frozenset[str] = frozenset({"int8", "uint8"})
     weight_qtypes: frozenset[str] = frozenset({"int8", "uint8"})
     bias_qtypes: frozenset[str] = frozenset({"int32"})
+    scale_types: frozenset[str] = frozenset()
+    simulated: frozenset[str] = frozenset()
     weight_per_channel: bool = True
     weight_per_block: bool = False
     batched_per_channel: bool = True

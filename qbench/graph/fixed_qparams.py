@@ -77,10 +77,19 @@ def _text(pin: Pin) -> str:
             "axis": qparams.axis,
             "block_size": qparams.block_size,
             "narrow_range": qparams.narrow_range,
+            **stored_scales(qparams),
         }
     elif pin.qtype is not None:
         table["qtype"] = pin.qtype.name
     return json.dumps(table)
+
+
+def stored_scales(qparams: QParams) -> dict[str, object]:
+    """How the scales of ``qparams`` are stored, as keys of a table; empty: as float32."""
+    if qparams.scale_type is None:
+        return {}
+    whole = {} if qparams.tensor_scale is None else {"tensor_scale": qparams.tensor_scale}
+    return {"scale_type": qparams.scale_type.name, **whole}
 
 
 def _pin(table: Mapping[str, Any]) -> Pin:
@@ -97,5 +106,7 @@ def _pin(table: Mapping[str, Any]) -> Pin:
         axis=table["axis"],
         block_size=table["block_size"],
         narrow_range=table["narrow_range"],
+        scale_type=table.get("scale_type"),
+        tensor_scale=table.get("tensor_scale"),
     )
     return Pin(kind, table["source"], qparams)

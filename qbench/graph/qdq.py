@@ -1,6 +1,7 @@
 """The QDQ convention and its checker, pairs of other tools, and the form of a graph."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from qbench.graph.query import (
     node_key,
     only_consumer,
 )
-from qbench.numerics import QParams, QType
+from qbench.numerics import FLOAT_FORMATS, QParams, QType, dequantize, parameter_shape
 
 # Quantization to 32 bits, which QuantizeLinear does not have, written in float operators that are
 # marked as such.
@@ -151,6 +152,92 @@ def node_qparams(node: ir.Node) -> QParams | None:
     return _made(node, scale, points, qtype, (axis, block or None))
 
 
+def float_qparams(node: ir.Node) -> QParams | None:
+    """The qparams of a Q or DQ ``node`` of floats of few bits, ``node_qparams`` of which is None;
+    None: it is of integers, or its parameters are computed at run time.
+
+    Raises:
+        InputError: it is invalid: a scale that is zero or not finite, a zero point, scales that do
+            not fit the blocks.
+    """
+    qtype, stored = _code_type(node), _stored_scales(node)
+    if qtype is None or not qtype.is_float or stored is None:
+        return None
+    scale, scale_type, tensor_scale = stored
+    _check_scale(node, scale)
+    point = constant_value(input_at(node, 2))
+    if point is not None and np.asarray(point, np.float32).any():
+        raise _meaningless(node, f"a zero point for {qtype}", "none, or zeros")
+    block, axis = int_attribute(node, "block_size", 0), int_attribute(node, "axis", 1)
+    along: tuple[int | None, int | None] = (axis, block or None)
+    if not block and scale.size == 1:
+        scale, along = scale.reshape(()), (None, None)
+    else:
+        _check_axis(node, scale, axis, block)
+        _check_blocks(node, scale, axis, block)
+    made = _made(node, scale, np.zeros(scale.shape, np.int64), qtype, along)
+    if scale_type is None:
+        return made
+    return replace(made, scale_type=FLOAT_FORMATS[scale_type], tensor_scale=tensor_scale)
+
+
+def _stored_scales(node: ir.Node) -> tuple[_Array, str | None, float | None] | None:
+    """The scales of ``node`` as float32, the type that stores them, and the scale of the tensor in
+    them; None: they are computed at run time, or have another type.
+    """
+    value = input_at(node, 1)
+    found = constant_value(value)
+    if found is None:
+        maker = None if value is None else value.producer()
+        whole = None if maker is None else float_qparams_of_scales(maker)
+        codes = None if maker is None or whole is None else constant_value(maker.inputs[0])
+        if whole is None or codes is None:
+            return None
+        return dequantize(codes, whole), whole.qtype.name, float(whole.scale)
+    if found.dtype == np.float32:
+        return found, None, None
+    form = FLOAT_FORMATS["float8e8m0"]
+    return (form.decode(found), form.name, None) if value and _holds_e8m0(value) else None
+
+
+def _holds_e8m0(value: ir.Value) -> bool:
+    return value.dtype is ir.DataType.FLOAT8E8M0
+
+
+def float_qparams_of_scales(node: ir.Node) -> QParams | None:
+    """The qparams of a DequantizeLinear ``node`` that gives nothing but scales of blocks, which are
+    float8e4m3fn times one scale of the tensor; None of any other node.
+    """
+    if node.op_type != "DequantizeLinear" or node.domain or node.outputs[0].is_graph_output():
+        return None
+    uses = node.outputs[0].uses()
+    if not uses or any(use.idx != 1 or not _scales_floats(use.node) for use in uses):
+        return None
+    found = float_qparams(node) if is_constant(node.inputs[0]) else None
+    known = found is not None and found.axis is None and found.qtype.name == "float8e4m3fn"
+    return found if known else None
+
+
+def _scales_floats(node: ir.Node) -> bool:
+    qtype = _code_type(node) if node.op_type == "DequantizeLinear" else None
+    return qtype is not None and qtype.is_float
+
+
+def _check_blocks(node: ir.Node, scale: _Array, axis: int, block: int) -> None:
+    source = input_at(node, 0)
+    if not block or source is None or source.shape is None:
+        return
+    shape = tuple(size for size in source.shape if isinstance(size, int))
+    if len(shape) != len(source.shape) or not -len(shape) <= axis < len(shape):
+        return
+    if scale.shape != (expected := parameter_shape(shape, axis, block)):
+        raise _meaningless(
+            node,
+            f"scales of shape {scale.shape} for blocks of {block} along axis {axis} of {shape}",
+            f"scales of shape {expected}",
+        )
+
+
 def code_dtype(node: ir.Node) -> ir.DataType:
     """The type of the integers of a Q or DQ ``node``: that of its zero point, else of the tensor,
     else the one that ``output_dtype`` names, else uint8.
@@ -175,12 +262,17 @@ def code_dtype(node: ir.Node) -> ir.DataType:
 
 
 def _qtype(node: ir.Node) -> QType | None:
+    found = _code_type(node)
+    return None if found is None or found.is_float else found
+
+
+def _code_type(node: ir.Node) -> QType | None:
+    """The type of its codes; None: qbench has none of it."""
     dtype = code_dtype(node)
     try:
-        qtype = QType.parse(dtype.name.lower())
+        return QType.parse(dtype.name.lower())
     except InputError:
         return None
-    return None if qtype.is_float else qtype
 
 
 def _check_scale(node: ir.Node, scale: _Array) -> None:
@@ -247,6 +339,8 @@ def _meaningless(node: ir.Node, found: str, expected: str) -> InputError:
 # 6. Per axis, each slice has one scale and one zero point.
 #
 # DynamicQuantizeLinear makes scale and zero point itself, so 5 and 6 do not apply to what it feeds.
+# Floats of few bits have no zero point where they are constants, and scales of blocks may be e8m0,
+# or what a further DequantizeLinear makes of float8e4m3fn and a scale of the tensor (NVFP4).
 # Quantization to 32 bits is written in float operators (see above): 1 to 5 apply to its Div as to a
 # QuantizeLinear, to its Muls as to DequantizeLinear. A range that is narrower than the type that
 # stores it is a clip: of codes, or of the value before its QuantizeLinear where ONNX Runtime has no
@@ -329,6 +423,8 @@ def _breaches_of_quantized(node: ir.Node) -> Iterator[str]:
 
 
 def _breaches_of_dequantize(node: ir.Node) -> Iterator[str]:
+    if float_qparams_of_scales(node) is not None:
+        return
     result = node.outputs[0]
     readers = len(result.uses()) + result.is_graph_output()
     if readers != 1:
@@ -364,8 +460,8 @@ def _same_qparams(quantize: ir.Node, dequantize: ir.Node) -> bool:
 
 
 def _breaches_of_parameters(node: ir.Node) -> Iterator[str]:
-    if _is_dynamic(node):
-        return
+    if _is_dynamic(node) or _scales_floats(node):
+        return  # ``float_qparams`` refuses what is invalid of floats
     name = node_key(node)
     scale = constant_value(input_at(node, 1))
     zero_point = constant_value(input_at(node, 2))

@@ -261,6 +261,8 @@ class Measurement:
         weight_macs: the share of them by a quantized weight, where the schema asks for weights
             alone; None elsewhere.
         float8_macs: the share of them of float8 by float8, a fraction; these are no integers.
+        simulated: names of the types of floats in it whose products the backend computes in float32
+            from the numbers of the codes; empty: there is none.
         refusals: what the plan left in float though the schema asked for it: ``node: reason``.
         run_in_float: products of quantized values that the backend runs in floats, and why: ``node:
             reason``.
@@ -307,6 +309,7 @@ class Measurement:
     integer_macs: float = 0.0
     weight_macs: float | None = None
     float8_macs: float = 0.0
+    simulated: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
     run_in_float: tuple[str, ...] = ()
     executed_macs: float | None = None

@@ -393,6 +393,15 @@ class QParamsKind:
         """How many codes there are."""
         return self.qmax - self.qmin + 1
 
+    @property
+    def zero_points(self) -> frozenset[int] | None:
+        """Those that its family has; None: any of the type."""
+        if self.symmetry == "symmetric":
+            return frozenset({self.qtype.middle})
+        if self.symmetry == "symmetric_unsigned":
+            return frozenset({self.qmin, self.qtype.middle})
+        return None
+
     def mirrors(self, low: float) -> bool:
         """Whether a range that begins at ``low`` is widened to [−a, a]: unsigned families do so
         for negative ones.

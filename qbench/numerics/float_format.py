@@ -105,12 +105,15 @@ class FloatFormat:
         return 0
 
     def decode(self, codes: npt.ArrayLike) -> Reals:
-        """The numbers of ``codes`` (integers of any type and shape), float32, exact.
+        """The numbers of ``codes`` (integers of any type and shape, or numbers of the format in one
+        byte each), float32, exact.
 
         Raises:
             ValueError: a code beyond the bits of the format.
         """
         found = np.asarray(codes)
+        if found.dtype.kind not in "iu" and found.dtype.itemsize == 1:
+            found = found.view(np.uint8)  # an array of ml_dtypes' type, as constants of files are
         if found.size and not (found.min() >= 0 and found.max() < 1 << self.bits):
             raise ValueError(
                 f"codes of {self.name} lie in 0 … {(1 << self.bits) - 1}, not "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from qbench.numerics.float_format import FloatFormat
+from qbench.numerics.float_format import FLOAT_FORMATS, FloatFormat
 from qbench.numerics.qtype import QType, qtype_of
 
 # The parameters of quantized values, r = scale · (q − zero_point), per tensor, per channel or per
@@ -35,8 +35,8 @@ class QParams:
         axis: of the tensor, that the parameters run along; None: one pair for the tensor.
         block_size: consecutive elements along ``axis`` that share a pair.
         narrow_range: leave out the lowest code, so that a signed type is symmetric (−127 … 127).
-        scale_type: the type that stores the scales, ``float8e8m0`` or ``float8e4m3fn``; None:
-            float32.
+        scale_type: the type that stores the scales, ``float8e8m0`` or ``float8e4m3fn``, or its
+            name; None: float32.
         tensor_scale: what the numbers of ``float8e4m3fn`` are multiplied by, float32; None: 1.
 
     Raises:
@@ -61,7 +61,7 @@ class QParams:
         axis: int | None = None,
         block_size: int | None = None,
         narrow_range: bool = False,
-        scale_type: FloatFormat | None = None,
+        scale_type: FloatFormat | str | None = None,
         tensor_scale: float | None = None,
     ) -> None:
         with np.errstate(over="ignore", under="ignore"):
@@ -81,7 +81,7 @@ class QParams:
             ("axis", axis),
             ("block_size", block_size),
             ("narrow_range", narrow_range),
-            ("scale_type", scale_type),
+            ("scale_type", _scale_type(scale_type)),
             ("tensor_scale", None if tensor_scale is None else float(np.float32(tensor_scale))),
         ):
             object.__setattr__(self, name, value)
@@ -182,6 +182,14 @@ class QParams:
         keep = (slice(None),) * axis + (slice(shape[axis]),)
         scale = np.repeat(self.scale, self.block_size, axis)[keep]
         return scale, np.repeat(self.zero_point, self.block_size, axis)[keep]
+
+
+def _scale_type(found: FloatFormat | str | None) -> FloatFormat | None:
+    if not isinstance(found, str):
+        return found
+    if found not in FLOAT_FORMATS:
+        raise ValueError(f"{found!r}, which is no type of scales")
+    return FLOAT_FORMATS[found]
 
 
 def parameter_shape(

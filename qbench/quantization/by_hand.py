@@ -209,10 +209,9 @@ class HandRanges:
 
     def _refuse_misfit(self, name: str, kind: QParamsKind, qparams: QParams) -> None:
         """Parameters that the family or the kind of scale of the schema does not have."""
-        qtype = qparams.qtype
-        allowed = {"symmetric": (qtype.middle,), "symmetric_unsigned": (kind.qmin, qtype.middle)}
         points = {int(point) for point in qparams.zero_point.reshape(-1)}
-        wrong = points - set(allowed.get(kind.symmetry, points))
+        allowed = kind.zero_points
+        wrong = set() if allowed is None else points - allowed
         if wrong:
             raise self._refused(name, kind, f"the zero point {min(wrong)}")
         if kind.scale_kind != "real":

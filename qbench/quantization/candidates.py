@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx_ir as ir
 
+from qbench.backends import backends_of_floats
 from qbench.calibration import Unit, units_of
 from qbench.graph import (
     OPERATORS,
@@ -23,7 +24,7 @@ from qbench.graph import (
     op_spec,
     weight_channel_axis,
 )
-from qbench.numerics import Interval, QParams, clip_codes
+from qbench.numerics import Interval, QParams, QParamsKind, clip_codes
 from qbench.quantization.internal_qparams import Ranges, inner_problem
 from qbench.quantization.schema import GraphOutputs, Schema, SlotOptions
 from qbench.quantization.spec import (
@@ -32,6 +33,7 @@ from qbench.quantization.spec import (
     beyond_activations,
     beyond_weights,
     clips_codes,
+    scale_type_of,
 )
 
 
@@ -51,6 +53,14 @@ def fixed_interval(operator: str, bits: int) -> Interval:
         (-1.0, 1 - 2.0 ** (1 - bits)) if OPERATORS[operator].signed else (0.0, 1 - 2.0**-bits)
     )
     return Interval(np.asarray(low), np.asarray(high))
+
+
+def fixed_qparams(operator: str, kind: QParamsKind) -> QParams:
+    """The qparams of the result of a FIXED operator; those of floats reach 1."""
+    if kind.qtype.is_float:
+        return kind.choose(-1.0, 1.0)
+    interval = fixed_interval(operator, kind.qtype.bits)
+    return kind.choose(interval.low, interval.high)
 
 
 def channel_axis(node: ir.Node, weight_rank: int) -> int | None:
@@ -324,10 +334,19 @@ def _beyond(candidate: Candidate, capabilities: Capabilities) -> str | None:
         if spec is not None and (
             problem := beyond_activations(spec, capabilities, moved=candidate.moves)
         ):
-            return problem
+            return _with_others(problem, spec)
     if options.weight is None or not (is_recurrent(head) or _has_weight(candidate)):
         return None
-    return beyond_weights(options.weight, capabilities)
+    problem = beyond_weights(options.weight, capabilities)
+    return None if problem is None else _with_others(problem, options.weight)
+
+
+def _with_others(problem: str, spec: Spec) -> str:
+    """``problem``, and the backends that take the floats of ``spec``."""
+    if not spec.kind.qtype.is_float:
+        return problem
+    others = backends_of_floats(spec.kind.qtype.name, scale_type_of(spec))
+    return f"{problem}; {' and '.join(others)} {'have' if len(others) > 1 else 'has'} them"
 
 
 def _has_weight(candidate: Candidate) -> bool:
@@ -353,7 +372,7 @@ class ClipForm(enum.Enum):
 
 def clip_form(clip: ir.Node, qparams: QParams) -> ClipForm:
     """How the Relu or Clip ``clip`` is written when its result is quantized by ``qparams``."""
-    if clip.outputs[0].is_graph_output():
+    if clip.outputs[0].is_graph_output() or qparams.qtype.is_float:
         return ClipForm.FLOAT
     parts = [qparams] if qparams.axis is None else _one_by_one(qparams)
     if all(codes_of(clip, one) == (one.qmin, one.qmax) for one in parts):

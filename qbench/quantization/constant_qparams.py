@@ -196,8 +196,26 @@ def float_operand(unit: Unit, slots: Mapping[Slot, Decision]) -> str | None:
 
 
 def multiplies_integers(unit: Unit, slots: Mapping[Slot, Decision]) -> bool:
+    """Whether ``unit`` is a product both of whose operands are integers by ``slots``."""
+    return multiplies_quantized(unit, slots) and not float_types(unit, slots)
+
+
+def multiplies_quantized(unit: Unit, slots: Mapping[Slot, Decision]) -> bool:
     """Whether ``unit`` is a product both of whose operands are quantized by ``slots``."""
     return op_spec(unit.head).weight is not None and float_operand(unit, slots) is None
+
+
+def float_types(unit: Unit, slots: Mapping[Slot, Decision]) -> tuple[str, ...]:
+    """The types of the operands of the product of ``unit``, data first, where one is of floats of
+    few bits; empty: both are integers.
+    """
+    weight = op_spec(unit.head).weight
+    decisions = {s.index: d for s, d in slots.items() if s.role in (Role.INPUT, Role.WEIGHT)}
+    operands = (decisions.get(index) for index in (0, 1 if weight is None else weight))
+    known = [None if one is None else qparams_of(one) for one in operands]
+    if not any(qparams is not None and qparams.qtype.is_float for qparams in known):
+        return ()
+    return tuple("integers" if qparams is None else qparams.qtype.name for qparams in known)
 
 
 def kept_slots(
@@ -252,6 +270,8 @@ def _keeps_codes(node: ir.Node, qparams: QParams) -> bool:
     if node.op_type == "Relu" and not node.domain:
         return True  # zero is a code of every affine quantization
     if node.op_type == "Clip" and not node.domain:
+        if qparams.qtype.is_float:
+            return False
         codes = np.arange(qparams.qmin, qparams.qmax + 1).astype(qparams.qtype.storage_dtype)
         reals = dequantize(codes, qparams)
         ends = [constant_value(end) for end in node.inputs[1:] if end is not None]
@@ -444,7 +464,10 @@ def _weight(
     if axis is not None and dead.any():
         notes.append(f"{int(dead.sum())} of {len(dead)} channels are zero")
     qparams = without_dead_channels(constant_qparams(array, spec, axis=axis), dead)
-    if bias is not None and input_scale is not None and added_on_product(candidate.options.bias):
+    on_product = bias is not None and input_scale is not None and not qparams.qtype.is_float
+    if on_product and added_on_product(candidate.options.bias):
+        assert bias is not None
+        assert input_scale is not None
         reach = bias.reach(None if axis is None else len(dead))
         if reach is not None:
             pow2 = spec.scale_kind != "real"
@@ -507,6 +530,8 @@ def _product(bias: _Bias, weight: QParams | None, input_scale: float | None) -> 
     """The qparams of the product along the axis of its bias, or the reason why it has none."""
     if weight is None or input_scale is None:
         return "the products are not integers"
+    if weight.qtype.is_float:
+        return f"the products are of {weight.qtype}"
     if weight.block_size is not None:
         return "the products of its blocks have different scales"
     if weight.axis is not None and bias.reach(len(weight.scale)) is None:
@@ -552,7 +577,10 @@ def saturated_entries(array: npt.NDArray[Any], qparams: QParams) -> int:
     division, as there.
     """
     scale, point = qparams.expanded(array.shape)
+    floating = qparams.qtype.floating
     with np.errstate(over="ignore"):
+        if floating is not None:
+            return int(np.count_nonzero(floating.saturates(array.astype(np.float32) / scale)))
         codes = np.asarray(np.divide(array.astype(np.float32, copy=False), scale, dtype=np.float32))
         np.rint(codes, out=codes)
     low, high = (np.float64(end) - point for end in (qparams.qmin, qparams.qmax))

@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING
 
 from qbench.errors import InputError, nearest
 from qbench.extension import Catalogue, Extension, known_extensions
+from qbench.quantization.float_names import (
+    FLOAT_FORM,
+    ImpossibleNameError,
+    float_name,
+    looks_like_floats,
+)
 from qbench.quantization.quantizer_file import PREFIX, quantizer_catalogue, quantizer_of
 
 if TYPE_CHECKING:
@@ -33,6 +39,8 @@ if TYPE_CHECKING:
 # fit       the codes of weights fitted on samples, layer by layer, and biases corrected
 # method    the rule that takes a range from statistics, as in ``entropy``; the extremes when left
 #           out
+#
+# Names of floats and of weights alone in the usual words: ``float_names``.
 
 FORM = "w<bits>[a<bits>]_<asym|sym|symu8>_<pt|pc|b<N>>[_pow2][_dyn][_bias<bits>][_fit][_<method>]"
 
@@ -50,17 +58,6 @@ _BITS = range(2, 17)
 _BIAS_BITS = (*_BITS, 32)
 _FULL_RANGE_BELOW = 8
 _WIDEST_PRODUCT = 24
-
-
-class ImpossibleNameError(ValueError):
-    """A name of the right form that no schema can have; ``found`` and ``expected`` are two
-    parts of its sentence.
-    """
-
-    def __init__(self, found: str, expected: str) -> None:
-        super().__init__(f"{found}, expected {expected}")
-        self.found = found
-        self.expected = expected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +205,7 @@ class SchemaGrammar:
         if name.startswith(PREFIX):
             return _maker_by_quantizer(name, self.quantizers)
         try:
-            parsed = SchemaName.parse(name)
+            parsed = SchemaName.parse(name) or float_name(name)
         except ImpossibleNameError:
             return None
         return None if parsed is None else parsed.schema
@@ -217,13 +214,14 @@ class SchemaGrammar:
         """Why ``name`` is no schema, and which of the grammar or of those ``listed`` is nearest."""
         if name.startswith(PREFIX):
             return self.quantizers.unknown(name.removeprefix(PREFIX).partition(".")[0], doing)
+        form = FLOAT_FORM if looks_like_floats(name) else FORM
         try:
-            SchemaName.parse(name)
+            _ = SchemaName.parse(name) or float_name(name)
         except ImpossibleNameError as problem:
             found = f"{problem.found} in the schema name '{name}'"
-            expected = f"{problem.expected}, in a name of {FORM}"
+            expected = f"{problem.expected}, in a name of {form}"
         else:
-            found, expected = f"unknown schema '{name}'", f"a listed schema, or a name of {FORM}"
+            found, expected = f"unknown schema '{name}'", f"a listed schema, or a name of {form}"
         close = _nearest_name(name) or nearest(name, listed)
         remedy = f"Did you mean '{close}'?" if close else "See 'qbench list schemas'."
         return InputError(doing, found=found, expected=expected, remedy=remedy)
@@ -381,6 +379,12 @@ _NAMES = (
     "w4_sym_b32_fit",
     "w4_asym_b32",
     "w4_sym_b32_mse",
+    "w4a16",
+    "wf8e4m3_sym_pc",
+    "wf8e4m3af8e4m3_sym_pc",
+    "wmxfp8e4m3_sym_b32",
+    "wmxfp4_sym_b32",
+    "wnvfp4_sym_b16",
 )
 
 

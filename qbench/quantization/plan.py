@@ -11,6 +11,7 @@ from typing import Any
 import numpy.typing as npt
 
 from qbench.errors import InputError
+from qbench.graph import stored_scales
 from qbench.number_text import counted
 from qbench.numerics import QParams, QType
 from qbench.quantization.candidates import ClipForm, Float
@@ -268,6 +269,16 @@ class Plan:
         return sum(self.node_macs[name] for name in self.float8_nodes)
 
     @property
+    def float_types(self) -> frozenset[str]:
+        """The names of the types of floats of few bits among its decisions."""
+        known = (qparams_of(decision) for decision in self.decisions.values())
+        return frozenset(
+            qparams.qtype.name
+            for qparams in known
+            if qparams is not None and qparams.qtype.is_float
+        )
+
+    @property
     def quantized_units(self) -> tuple[str, ...]:
         """The units of which at least one slot is quantized, known beforehand or made at run
         time; in graph order.
@@ -479,6 +490,7 @@ def _came(decision: Decision) -> bool:
 #  "slots": [{"slot": [node, role, index, value],
 #             "kind": "static" | "fixed" | "shared" | "derived" | "given" | "dynamic" | "float",
 #             "qtype", "scale", "zero_point", "axis", "block_size", "narrow_range",
+#             "scale_type", "tensor_scale" (where scales are not stored as float32),
 #             "note" | "source" | "sources" | "reason",
 #             "saturated" (entries of a constant out of the range of their codes, where there are
 #             any)}]}
@@ -630,6 +642,7 @@ def _numbers(qparams: QParams, as_json: Callable[[Array], Any]) -> dict[str, Any
         "axis": qparams.axis,
         "block_size": qparams.block_size,
         "narrow_range": qparams.narrow_range,
+        **stored_scales(qparams),
     }
 
 
@@ -651,6 +664,8 @@ class _SlotText:
     axis: int | None = None
     block_size: int | None = None
     narrow_range: bool = False
+    scale_type: str | None = None
+    tensor_scale: float | None = None
     note: str = ""
     source: str = ""
     sources: tuple[str, ...] = ()
@@ -727,6 +742,8 @@ def _decision(row: _SlotText) -> Decision:
             axis=row.axis,
             block_size=row.block_size,
             narrow_range=row.narrow_range,
+            scale_type=row.scale_type,
+            tensor_scale=row.tensor_scale,
         )
     except (TypeError, OverflowError) as error:
         # numpy raises these for lists of anything but numbers

@@ -22,7 +22,7 @@ from qbench.graph import (
     op_spec,
     values_by_name,
 )
-from qbench.numerics import QParams
+from qbench.numerics import FLOAT_FORMATS, QParams
 from qbench.passes import plannable, plannable_digest
 from qbench.quantization.by_hand import require_used
 from qbench.quantization.candidates import (
@@ -35,9 +35,11 @@ from qbench.quantization.candidates import (
     requested_units,
 )
 from qbench.quantization.constant_qparams import (
+    float_types,
     given_values,
     kept_slots,
     multiplies_integers,
+    multiplies_quantized,
     plan_constants,
     saturated_entries,
 )
@@ -157,9 +159,11 @@ def _has_weights(head: ir.Node) -> bool:
 
 _WIDTHS = (*range(2, 17), 32)
 _INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in _WIDTHS)
+_FLOATS = frozenset(name for name, form in FLOAT_FORMATS.items() if form.signed)
 _ANYTHING = Capabilities(
-    activation_qtypes=_INTEGERS,
-    weight_qtypes=_INTEGERS,
+    activation_qtypes=_INTEGERS | _FLOATS,
+    weight_qtypes=_INTEGERS | _FLOATS,
+    scale_types=frozenset({"float8e8m0", "float8e4m3fn"}),
     bias_qtypes=frozenset(f"int{bits}" for bits in _WIDTHS),
     weight_per_block=True,
     activation_per_channel=True,
@@ -208,6 +212,7 @@ def make_plan(
     decisions: dict[Slot, Decision] = {}
     clips: dict[str, ClipForm] = {}
     integer: set[str] = set()
+    float8: set[str] = set()
     run_in_float: dict[str, str] = {}
     for candidate in candidates:
         if candidate.unit.name in value_qparams.left_out:
@@ -221,6 +226,11 @@ def make_plan(
                 run_in_float[candidate.unit.name] = reason
             else:
                 integer.add(candidate.unit.name)
+        elif multiplies_quantized(candidate.unit, slots):
+            types = float_types(candidate.unit, slots)
+            run_in_float[candidate.unit.name] = f"its operands are {' and '.join(types)}"
+            if all(name.startswith("float8") for name in types):
+                float8.add(candidate.unit.name)
     kept, came = kept_slots(canonical, decisions)
     decisions.update(kept)
     if chosen.by_hand is not None:
@@ -252,6 +262,7 @@ def make_plan(
         quantized_outputs=_quantized_outputs(canonical, candidates, decisions),
         node_macs=macs,
         integer_nodes=frozenset(macs.keys() & (integer | came)),
+        float8_nodes=frozenset(macs.keys() & float8),
     )
 
 
@@ -359,7 +370,9 @@ def _input_scale(inputs: Mapping[Slot, Decision]) -> float | None:
     """
     known = (qparams_of(decision) for decision in inputs.values())
     first: QParams | None = next((qparams for qparams in known if qparams is not None), None)
-    return None if first is None or first.axis is not None else float(first.scale)
+    if first is None or first.axis is not None or first.qtype.is_float:
+        return None
+    return float(first.scale)
 
 
 def _reasoned(

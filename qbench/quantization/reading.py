@@ -26,7 +26,7 @@ from qbench.graph import (
 from qbench.numerics import QParams, QType
 from qbench.passes import plannable
 from qbench.quantization.candidates import ClipForm, Float, clip_form
-from qbench.quantization.constant_qparams import float_operand, pinned_slots
+from qbench.quantization.constant_qparams import float_operand, float_types, pinned_slots
 from qbench.quantization.decision import Decision, Dynamic, Given, KeptFloat
 from qbench.quantization.plan import Plan
 from qbench.quantization.spec import Role, Slot
@@ -178,8 +178,7 @@ def read_plan(model: ir.Model) -> Plan:
         decisions.update(slots)
         clips.update(_clip(unit))
         reason = _float_reason(unit, slots) if unit.name in macs else None
-        if reason and _multiplies_float8(unit):
-            reason = "its data and weight are float8 in the model"
+        if reason and _multiplies_float8(unit, slots):
             float8.add(unit.name)
         if reason:
             floats[unit.name] = Float(reason, refused=True)
@@ -237,8 +236,7 @@ def is_quantized(model: ir.Model) -> bool:
     return form is not Form.FLOAT
 
 
-# float8 has no affine parameters: its pairs stay in the graph. An engine that multiplies it would
-# read the codes of both operands.
+# float8 is no integer. An engine that multiplies it would read the codes of both operands.
 
 _FLOAT8 = frozenset(
     {
@@ -267,7 +265,10 @@ def float8_share(model: ir.Model) -> tuple[tuple[str, ...], float]:
     return names, plan.float8_mac_count / plan.macs if plan.macs else 0.0
 
 
-def _multiplies_float8(unit: Unit) -> bool:
+def _multiplies_float8(unit: Unit, slots: Mapping[Slot, Decision]) -> bool:
+    types = float_types(unit, slots)
+    if types:
+        return all(name.startswith("float8") for name in types)
     weight = op_spec(unit.head).weight
     operands = (input_at(unit.head, index) for index in (0, 1 if weight is None else weight))
     return all(_is_float8(value) for value in operands)
@@ -292,8 +293,11 @@ def _clip(unit: Unit) -> dict[str, ClipForm]:
 
 def _float_reason(unit: Unit, slots: Mapping[Slot, Decision]) -> str | None:
     """Which operand of a product is float in the model; None when none is."""
+    if _multiplies_float8(unit, slots):
+        return "its data and weight are float8 in the model"
     word = float_operand(unit, slots)
     if word is None:
-        return None
+        types = float_types(unit, slots)
+        return f"its operands are {' and '.join(types)} in the model" if types else None
     verb = "are" if word == "data" else "is"
     return f"its {word} {verb} float in the model"

@@ -83,6 +83,9 @@ class Rule:
                 and spec.granularity is Granularity.BLOCK
             ):
                 raise ValueError(f"blocks for '{role.value}': only weights have them")
+            inside = role in (Role.CORRELATION, Role.SUM)
+            if spec is not None and inside and spec.kind.qtype.is_float:
+                raise ValueError(f"the type {spec.qtype} for '{role.value}', which is of integers")
             if spec is not None and role not in sides and spec.dynamic:
                 raise ValueError(
                     f"dynamic parameters for '{role.value}': only inputs and outputs have them"
@@ -245,6 +248,8 @@ class Schema:
     def __post_init__(self) -> None:
         if not self.rules:
             raise ValueError("a schema without rules")
+        if self.fits_weights and self.has_floats:
+            raise ValueError("fitted codes of floats: those of integers can be fitted")
         if self.canonical not in CANONICAL:
             raise unknown_name(
                 f"Reading the schema '{self.name}'", "canonical pipeline", self.canonical, CANONICAL
@@ -290,6 +295,12 @@ class Schema:
             if role not in (Role.WEIGHT, Role.BIAS)
         )
         return all(spec is None for spec in specs)
+
+    @property
+    def has_floats(self) -> bool:
+        """Whether it asks for floats of few bits, whose products no engine counts in integers."""
+        specs = (rule.spec_of(role) for rule in self.rules for role in Role)
+        return any(spec is not None and spec.kind.qtype.is_float for spec in specs)
 
     @property
     def needs_profile(self) -> bool:

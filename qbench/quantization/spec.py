@@ -12,9 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.calibration import RangeMethod, get_range_method
+from qbench.calibration import RangeMethod, counts_codes, get_range_method
+from qbench.errors import UnsupportedError
 from qbench.graph import Capabilities, ZeroPoints
 from qbench.numerics import QParams, QParamsKind, QType, ScaleKind, Symmetry
+
+_SCALE_TYPES: Mapping[str, str] = MappingProxyType({"e8m0": "float8e8m0", "e4m3": "float8e4m3fn"})
+"""Kind of scale → the type that stores such scales; those of other kinds are float32."""
+_AFFINE_SCALES = tuple(kind for kind in get_args(ScaleKind) if kind not in _SCALE_TYPES)
 
 # How a bias is to be added: at whose scale, in how many bits, and at whose scale the sum is.
 
@@ -66,12 +71,13 @@ class BiasSpec:
     finer: Finer = Finer.CHOSEN
 
     def __post_init__(self) -> None:
-        if not QType.parse(self.qtype).signed:
+        qtype = QType.parse(self.qtype)
+        if not qtype.signed:
             raise ValueError(f"the unsigned {self.qtype} for a bias")
-        if self.scale_kind not in get_args(ScaleKind):
-            raise ValueError(
-                f"{self.scale_kind!r}, which is none of {', '.join(get_args(ScaleKind))}"
-            )
+        if qtype.is_float:
+            raise ValueError(f"the type {self.qtype} for a bias, which is of integers")
+        if self.scale_kind not in _AFFINE_SCALES:
+            raise ValueError(f"{self.scale_kind!r}, which is none of {', '.join(_AFFINE_SCALES)}")
         own = (self.qtype, self.scale_kind, self.finer)
         if self.kind is not BiasKind.OWN and own != ("int32", "real", Finer.CHOSEN):
             raise ValueError(
@@ -164,13 +170,14 @@ class Spec:
     """How one tensor is to be quantized; plain words, so that a schema can be a TOML table.
 
     Args:
-        qtype: the integer type, as in ``int8``.
+        qtype: the type, as in ``int8`` or ``float8e4m3fn``.
         symmetry: ``asymmetric``, ``symmetric`` or ``symmetric_unsigned``.
         granularity: per tensor, per channel, or per block of ``block_size`` elements of what is
             summed over.
         block_size: elements of a block.
         narrow_range: leave out the lowest code.
-        scale_kind: ``real``, ``pow2`` (rounded up) or ``pow2_nearest``.
+        scale_kind: ``real``, ``pow2`` (rounded up) or ``pow2_nearest``; of floats in blocks also
+            ``e8m0`` (MX) and ``e4m3`` (NVFP4).
         range_method: the rule that takes a range from statistics, as in ``minmax`` or
             ``percentile(99.9)``.
         dynamic: parameters are computed from every batch at run time; nothing is calibrated.
@@ -196,7 +203,7 @@ class Spec:
     """The range method that ``range_method`` spells."""
 
     def __post_init__(self) -> None:
-        QType.parse(self.qtype)
+        qtype = QType.parse(self.qtype)
         object.__setattr__(self, "method", get_range_method(self.range_method))
         for word, choices in (
             (self.symmetry, get_args(Symmetry)),
@@ -211,6 +218,8 @@ class Spec:
             raise ValueError(f"{size} with the granularity '{self.granularity.value}'")
         if self.block_size is not None and self.block_size < 1:
             raise ValueError(f"a block_size of {self.block_size}, below one element")
+        if qtype.is_float or self.scale_kind in _SCALE_TYPES:
+            self._refuse_floats(qtype)
         if (self.scale is None) != (self.zero_point is None):
             given, missing = (
                 ("zero_point", "scale") if self.scale is None else ("scale", "zero_point")
@@ -222,6 +231,22 @@ class Spec:
             raise ValueError(f"a fixed scale of {self.scale:g}, which is not positive and finite")
         if (fixed := self.fixed) is not None:
             self._refuse_misfit(fixed)
+
+    def _refuse_floats(self, qtype: QType) -> None:
+        """What a type of floats, or a scale of its blocks, cannot have."""
+        if not qtype.is_float:
+            raise ValueError(f"scales of the kind '{self.scale_kind}' for {qtype}, not for floats")
+        if self.symmetry != "symmetric" or self.narrow_range:
+            words = "a narrow range" if self.narrow_range else f"the family '{self.symmetry}'"
+            raise ValueError(f"{words} for {qtype}, which has no zero point")
+        if self.dynamic:
+            raise ValueError(f"dynamic parameters of {qtype}: ONNX computes those of uint8 alone")
+        if self.scale_kind in _SCALE_TYPES and self.block_size is None:
+            raise ValueError(f"scales of the kind '{self.scale_kind}' without blocks")
+        if counts_codes(self.method):
+            raise ValueError(
+                f"the range method '{self.range_method}' for {qtype}, whose codes it cannot weigh"
+            )
 
     def _refuse_calibrated(self) -> None:
         """What a spec cannot ask for whose parameters are not taken from statistics."""
@@ -242,8 +267,8 @@ class Spec:
     def _refuse_misfit(self, fixed: QParams) -> None:
         """Fixed parameters that are not of the family and the kind of scale asked for."""
         qtype, zero_point = fixed.qtype, int(fixed.zero_point)
-        allowed = {"symmetric": (qtype.middle,), "symmetric_unsigned": (qtype.qmin, qtype.middle)}
-        if zero_point not in allowed.get(self.symmetry, (zero_point,)):
+        allowed = QParamsKind(qtype, cast(Symmetry, self.symmetry)).zero_points
+        if allowed is not None and zero_point not in allowed:
             raise ValueError(
                 f"a fixed zero_point of {zero_point}, which no {self.symmetry} {qtype} qparams have"
             )
@@ -308,7 +333,7 @@ def activation_dtype(qtype: QType) -> ir.DataType:
 
 
 def saturates_at(dtype: ir.DataType) -> tuple[int, int]:
-    """The ends of ``dtype``, where a QuantizeLinear onto it saturates."""
+    """The ends of ``dtype``, of integers, where a QuantizeLinear onto it saturates."""
     signed = dtype.name.startswith("INT")
     ends = QType(dtype.bitwidth, signed)
     return ends.qmin, ends.qmax
@@ -321,6 +346,8 @@ def clips_codes(dtype: ir.DataType) -> bool:
 
 def stored(codes: npt.NDArray[Any], dtype: ir.DataType) -> ir.TensorProtocol:
     """Codes as a tensor of ``dtype``, packed where that is narrower than a byte."""
+    if not dtype.is_integer():  # the bits of floats
+        return ir.tensor(codes.astype(np.uint8).view(dtype.numpy()), dtype=dtype)
     if dtype.bitwidth < 8:
         narrow = getattr(ml_dtypes, dtype.name.lower())
         return ir.tensor(codes.astype(narrow), dtype=dtype)
@@ -343,7 +370,21 @@ def end_values(
     )
 
 
+def _float_dtype(qtype: QType) -> ir.DataType:
+    name = qtype.name.upper()
+    if name not in ir.DataType.__members__:
+        raise UnsupportedError(
+            f"Looking up the element type of {qtype}",
+            found="an onnx_ir without it",
+            expected=f"one with DataType.{name}",
+            remedy="Install a newer onnx and onnx-ir.",
+        )
+    return ir.DataType[name]
+
+
 def _dtype(qtype: QType, widths: tuple[int, ...]) -> ir.DataType:
+    if qtype.is_float:
+        return _float_dtype(qtype)
     width = next(width for width in widths if qtype.bits <= width)
     return ir.DataType[f"{'' if qtype.signed else 'U'}INT{width}"]
 
@@ -381,6 +422,9 @@ def beyond_weights(spec: Spec, capabilities: Capabilities) -> str | None:
         return "the backend has no weights per channel"
     if spec.granularity is Granularity.BLOCK and not capabilities.weight_per_block:
         return "the backend has no weights per block"
+    scale_type = scale_type_of(spec)
+    if scale_type is not None and scale_type not in capabilities.scale_types:
+        return f"the backend has no {spec.qtype} weights with scales of {scale_type}"
     known = _known(spec, constant_dtype(spec.kind.qtype), capabilities.weight_qtypes)
     return None if known else f"the backend has no {spec.qtype} weights"
 
@@ -391,6 +435,8 @@ def beyond_zero_point(qparams: QParams, capabilities: Capabilities) -> str | Non
     """
     if capabilities.zero_points is ZeroPoints.ANY:
         return None
+    if qparams.qtype.is_float:
+        return None
     lowest = capabilities.zero_points is ZeroPoints.ZERO_OR_QMIN
     allowed = {0, qparams.qtype.qmin} if lowest else {0}
     beyond = sorted({int(point) for point in qparams.zero_point.reshape(-1)} - allowed)
@@ -400,6 +446,11 @@ def beyond_zero_point(qparams: QParams, capabilities: Capabilities) -> str | Non
         f"its zero point is {beyond[0]}, and the backend counts with "
         f"{capabilities.zero_points.value} only"
     )
+
+
+def scale_type_of(spec: Spec) -> str | None:
+    """The type that stores the scales of ``spec``; None: float32."""
+    return _SCALE_TYPES.get(spec.scale_kind)
 
 
 def _beyond_dynamic(spec: Spec, capabilities: Capabilities) -> str | None:

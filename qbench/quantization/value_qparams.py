@@ -9,7 +9,7 @@ import onnx_ir as ir
 from qbench.errors import InputError
 from qbench.graph import Capabilities, Output
 from qbench.quantization.by_hand import merged, refuse_other
-from qbench.quantization.candidates import Candidate, fixed_interval
+from qbench.quantization.candidates import Candidate, fixed_qparams
 from qbench.quantization.decision import (
     BY_SCHEMA,
     Decision,
@@ -585,8 +585,7 @@ def _chosen(group: Group, ranges: Ranges, capabilities: Capabilities) -> Decisio
     elif group.spec.fixed is not None:
         decision = Given(group.spec.fixed, BY_SCHEMA)
     elif group.fixed_by:
-        interval = fixed_interval(group.fixed_by, group.spec.kind.qtype.bits)
-        decision = Fixed(group.spec.kind.choose(interval.low, interval.high))
+        decision = Fixed(fixed_qparams(group.fixed_by, group.spec.kind))
     else:
         qparams = ranges.qparams(names, group.spec)
         if isinstance(qparams, str):
@@ -604,8 +603,7 @@ def _by_hand(group: Group, hand: Given) -> Given:
         InputError: an operator fixes others.
     """
     if group.fixed_by:
-        interval = fixed_interval(group.fixed_by, group.spec.kind.qtype.bits)
-        fixed = group.spec.kind.choose(interval.low, interval.high)
+        fixed = fixed_qparams(group.fixed_by, group.spec.kind)
         refuse_other(hand, fixed, f"{group.fixed_by} fixes the parameters of its result")
     return hand
 

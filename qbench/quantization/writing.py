@@ -1,7 +1,8 @@
 """Writing a plan into a graph as QuantizeLinear / DequantizeLinear; nothing is decided here."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import onnx_ir as ir
@@ -170,7 +171,7 @@ class PairWriter:
     def __init__(self, model: ir.Model) -> None:
         self._nodes = NodeWriter(model)
         self._graph = model.graph
-        self._parameters: dict[tuple[str, QParams, ir.DataType], tuple[ir.Value, ir.Value]] = {}
+        self._parameters: dict[tuple[str, QParams, ir.DataType], tuple[ir.Value, ...]] = {}
         self._integers: dict[tuple[str, QParams], ir.Value] = {}
         self._replaced: dict[str, ir.Value] = {}
 
@@ -190,10 +191,12 @@ class PairWriter:
         moved = producer if clip is not ClipForm.FLOAT else None
         source = value if moved is None else moved.inputs[0]
         assert source is not None
-        codes = (qparams.qmin, qparams.qmax)
+        floats = qparams.qtype.is_float
+        codes = (0, 0) if floats else (qparams.qmin, qparams.qmax)
         if moved is not None and clip is ClipForm.INTEGER:
             codes = codes_of(moved, qparams)
-        narrow, stem, after = codes != saturates_at(dtype), value.name or "", producer
+        narrow = not floats and codes != saturates_at(dtype)
+        stem, after = value.name or "", producer
         if narrow and not clips_codes(dtype):
             source = self._clipped_values(source, after, qparams, codes)
             after = source.producer()
@@ -266,7 +269,9 @@ class PairWriter:
                 raise ValueError("no constant there")
             codes = stored(quantize(array, qparams), dtype)
             self._integers[key] = self._nodes.initializer(f"{value.name}_quantized", codes)
-        parameters = self._written_parameters(value.name or "", qparams, dtype)
+        # Engines recognize weights of floats by their having no zero point.
+        has_point = not qparams.qtype.is_float
+        parameters = self._written_parameters(value.name or "", qparams, dtype, point=has_point)
         self._replaced[value.name or ""] = value
         self._dequantized(self._integers[key], node, index, parameters, _attributes(qparams))
 
@@ -327,7 +332,7 @@ class PairWriter:
         source: ir.Value,
         consumer: ir.Node,
         index: int,
-        parameters: tuple[ir.Value, ir.Value],
+        parameters: tuple[ir.Value, ...],
         attributes: list[ir.Attr],
     ) -> None:
         wanted = f"{source.name}_for_{node_key(consumer)}"
@@ -364,14 +369,35 @@ class PairWriter:
         output.name = name
 
     def _written_parameters(
-        self, name: str, qparams: QParams, dtype: ir.DataType
-    ) -> tuple[ir.Value, ir.Value]:
+        self, name: str, qparams: QParams, dtype: ir.DataType, *, point: bool = True
+    ) -> tuple[ir.Value, ...]:
         key = (name, qparams, dtype)
         if key not in self._parameters:
-            scale = self._nodes.initializer(f"{name}_scale", ir.tensor(np.asarray(qparams.scale)))
-            point = self._nodes.initializer(f"{name}_zero_point", stored(qparams.zero_point, dtype))
-            self._parameters[key] = (scale, point)
+            scale = self._written_scale(name, qparams)
+            parameters: tuple[ir.Value, ...] = (scale,)
+            if point:
+                points = stored(qparams.zero_point, dtype)
+                parameters += (self._nodes.initializer(f"{name}_zero_point", points),)
+            self._parameters[key] = parameters
         return self._parameters[key]
+
+    def _written_scale(self, name: str, qparams: QParams) -> ir.Value:
+        if qparams.scale_type is None:
+            return self._nodes.initializer(f"{name}_scale", ir.tensor(np.asarray(qparams.scale)))
+        dtype = ir.DataType[qparams.scale_type.name.upper()]
+        codes = stored(qparams.scale_codes, dtype)
+        if qparams.tensor_scale is None:
+            return self._nodes.initializer(f"{name}_scale", codes)
+        parts = (
+            self._nodes.initializer(f"{name}_scale_quantized", codes),
+            self._nodes.initializer(
+                f"{name}_tensor_scale", ir.tensor(np.float32(qparams.tensor_scale))
+            ),
+        )
+        node = self._nodes.made("DequantizeLinear", parts, [], f"{name}_scale", ir.DataType.FLOAT)
+        node.outputs[0].shape = parts[0].shape
+        self._nodes.behind(None, node)
+        return node.outputs[0]
 
 
 _DYNAMIC_TYPES = (ir.DataType.FLOAT, ir.DataType.UINT8)
@@ -381,7 +407,31 @@ def _attributes(qparams: QParams) -> list[ir.Attr]:
     attributes = [] if qparams.axis is None else [ir.AttrInt64("axis", qparams.axis)]
     if qparams.block_size is not None:
         attributes.append(ir.AttrInt64("block_size", qparams.block_size))
+    if qparams.scale_type is not None and qparams.tensor_scale is None:
+        # Else the result would have the type of the scales.
+        attributes.append(ir.AttrInt64("output_dtype", ir.DataType.FLOAT.value))
     return attributes
+
+
+# The operator set whose QuantizeLinear and DequantizeLinear have a type, where that is later than
+# the one that everything is written at, and the IR version that came with it.
+
+_SINCE: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {"FLOAT4E2M1": (23, 11), "FLOAT8E8M0": (24, 12), "FLOAT6E2M3": (28, 14), "FLOAT6E3M2": (28, 14)}
+)
+
+
+def _raise_opset(model: ir.Model, written: Iterable[QParams]) -> None:
+    """Let ``model`` import the operator set that has the types of ``written``."""
+    names = set()
+    for qparams in written:
+        names.add(qparams.qtype.name.upper())
+        if qparams.scale_type is not None:
+            names.add(qparams.scale_type.name.upper())
+    for version, ir_version in (_SINCE[name] for name in names & _SINCE.keys()):
+        imports = model.graph.opset_imports
+        imports[""] = max(imports.get("", version), version)
+        model.ir_version = max(model.ir_version, ir_version)
 
 
 # Writing a plan into a graph as QuantizeLinear / DequantizeLinear; nothing is decided here.
@@ -488,6 +538,7 @@ def insert_qdq(model: ir.Model, plan: Plan) -> ir.Model:
     for (name, qtype), readers in _dynamic(plan).items():
         writer.dynamic(values[name], qtype, readers)
     writer.drop_unused()
+    _raise_opset(copy, (*plan.constants.values(), *plan.values.values()))
     extend_lineage(copy, digest)
     copy.metadata_props[MARK] = _mark(plan)
     return copy

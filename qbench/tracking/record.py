@@ -67,6 +67,7 @@ _OPTIONAL = (
     "compared",
     "rewritten",
     "quantizer",
+    "simulated",
     "calibrated",
     "idle_rules",
     "repeats",
@@ -254,6 +255,7 @@ class CellRecord(
     compared: Compared | None = None
     rewritten: RewriteNote | None = None
     quantizer: QuantizerNote | None = None
+    simulated: tuple[str, ...] = ()
     calibrated: dict[str, Any] | None = None
     idle_rules: tuple[str, ...] = ()
     repeats: Repeats | None = None
@@ -481,6 +483,7 @@ _MEASURED = (
         "compared",
         "rewritten",
         "quantizer",
+        "simulated",
         "idle_rules",
         "constant_bytes",
         "repeats",

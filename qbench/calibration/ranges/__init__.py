@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from qbench.calibration.ranges.method import FewBinsWarning as FewBinsWarning
     from qbench.calibration.ranges.method import RangeMethod as RangeMethod
     from qbench.calibration.ranges.minmax import MinMax as MinMax
+    from qbench.calibration.ranges.registry import counts_codes as counts_codes
     from qbench.calibration.ranges.registry import get_range_method as get_range_method
     from qbench.calibration.ranges.registry import range_method_catalogue as range_method_catalogue
 else:

@@ -47,6 +47,16 @@ def range_method_catalogue(
     return own.extended(extensions)
 
 
+_BY_VALUES = (Fixed, MinMax, MovingAverage, OrtPercentile, Percentile, Sigma)
+
+
+def counts_codes(method: RangeMethod) -> bool:
+    """Whether ``method`` may look at the codes of the type, as those do that weigh errors; one of
+    an extension may.
+    """
+    return not isinstance(method, _BY_VALUES)
+
+
 def get_range_method(text: str, extensions: Iterable[Extension] | None = None) -> RangeMethod:
     """The range method that ``text`` spells; ``extensions`` are the installed ones unless given.
 

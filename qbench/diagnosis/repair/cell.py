@@ -207,7 +207,8 @@ class FloatProbe:
         """The quantized share of the multiply-accumulates of the cell without repair."""
         schema, backend = self.cell.schema, self.cell.request.backend
         quantized = self.cell.request.shared.quantized(schema, backend.capabilities)
-        return quantized.weight_macs if schema.weights_only else quantized.integer_macs
+        by_weights = schema.weights_only or schema.has_floats
+        return quantized.weight_macs if by_weights else quantized.integer_macs
 
 
 def repair_cell(

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.graph import int_attribute
+from qbench.graph import float_qparams, int_attribute
 from qbench.interpreter.arrays import Array, BatchError
 from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.kernel import KernelContext, KernelFunction
@@ -89,6 +89,10 @@ def quantize_linear(making: KernelContext) -> KernelFunction:
     Raises:
         ValueError: scales of blocks, or reals that are no float32.
     """
+    floats = float_qparams(making.node)
+    if floats is not None:
+        _check_reals(making, making.node.inputs[0])
+        return _each(lambda x: quantize(x, floats))
     _check(making, making.node.inputs[0])
     qparams = making.qparams(1, 2, axis=int_attribute(making.node, "axis", 1))
     codes = quantizer(qparams, making.arithmetic, compiled=making.means.compiled)
@@ -137,7 +141,13 @@ def dequantize_linear(making: KernelContext) -> KernelFunction:
     Raises:
         ValueError: scales of blocks of what is computed, or reals that would be no float32.
     """
-    stored = making.constant(0)
+    stored, floats = making.constant(0), float_qparams(making.node)
+    if floats is not None:
+        _check_reals(making, making.node.outputs[0])
+        if stored is None:
+            return _each(lambda codes: dequantize(codes, floats))
+        real = dequantize(stored, floats)
+        return lambda _: (real,)
     if stored is not None and int_attribute(making.node, "block_size", 0):
         return _stored_blocks(making, stored)
     _check(making, making.node.outputs[0])
@@ -170,6 +180,16 @@ def clip(making: KernelContext) -> KernelFunction:
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         assert inputs[0] is not None
         return (np.clip(inputs[0], low, high),)
+
+    return run
+
+
+def _each(function: Callable[[Array], Array]) -> KernelFunction:
+    """The kernel that applies ``function`` to its first input."""
+
+    def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        assert inputs[0] is not None
+        return (function(inputs[0]),)
 
     return run
 

@@ -192,6 +192,8 @@ def _operand(node: ir.Node, integers: ir.Value | None) -> Operand | None:
     scale, point = node.inputs[1], input_at(node, 2)
     if integers is None or scale is None or point is None:
         return None
+    if point.dtype is not None and not point.dtype.is_integer():
+        return None  # floats of few bits
     known = constant_value(scale)
     single = known is None or known.size == 1
     rank = None if integers.shape is None else len(integers.shape)

@@ -1,5 +1,6 @@
 """Quantizers of constants, and what only moves quantized constants, done once."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,14 +63,7 @@ def _transposed(node: ir.Node, integers: _Array, qparams: QParams) -> tuple[_Arr
 def _along(
     qparams: QParams, axis: int, scale: npt.NDArray[np.float32], zero_point: npt.NDArray[np.int64]
 ) -> QParams:
-    return QParams(
-        scale,
-        zero_point,
-        qparams.qtype,
-        axis=axis,
-        block_size=qparams.block_size,
-        narrow_range=qparams.narrow_range,
-    )
+    return replace(qparams, scale=scale, zero_point=zero_point, axis=axis)
 
 
 # Quantizers of constants, and what only moves quantized constants, done before the graph runs;

@@ -18,6 +18,8 @@ from qbench.graph import (
     constant_value,
     float_attribute,
     float_name,
+    float_qparams,
+    float_qparams_of_scales,
     input_at,
     int_attribute,
     is_constant,
@@ -59,8 +61,8 @@ class LiftPairs:
 
     A pair that guards a graph output leaves an Identity behind, so that the output stays rounded.
     Left in the graph are a Q whose integers something else reads or that leave the graph, a DQ of
-    integers that are computed or fed, types that are not integers, and a Q and a DQ of different
-    qparams; the values around them are pinned all the same.
+    integers that are computed or fed, types that qbench does not know, and a Q and a DQ of
+    different qparams; the values around them are pinned all the same.
 
     Raises (from ``run``):
         InputError: an invalid Q or DQ.
@@ -139,7 +141,7 @@ class _Lifting:
                 copy.name = name
 
     def _quantize(self, node: ir.Node) -> None:
-        qparams, source = node_qparams(node), node.inputs[0]
+        qparams, source = pair_qparams(node), node.inputs[0]
         if qparams is None or source is None:
             return
         pin = Pin(PinKind.QPARAMS, f"the QuantizeLinear '{node_key(node)}'", qparams)
@@ -153,7 +155,9 @@ class _Lifting:
         self._twins[clip.outputs[0]] = _Twin(real, pin)
 
     def _dequantize(self, node: ir.Node) -> None:
-        source, qparams = node.inputs[0], node_qparams(node)
+        if float_qparams_of_scales(node) is not None:
+            return  # its reader, which has the scales, removes it
+        source, qparams = node.inputs[0], pair_qparams(node)
         twin = None if source is None else self._twins.get(source)
         if twin is not None and (
             _same_dynamic(node, twin) or (qparams is not None and qparams == twin.pin.qparams)
@@ -283,6 +287,16 @@ class _Lifting:
         return node.outputs[0]
 
 
+def pair_qparams(node: ir.Node) -> QParams | None:
+    """The qparams of a Q or DQ ``node``, of integers or of floats; None: computed at run time.
+
+    Raises:
+        InputError: it is invalid.
+    """
+    found = node_qparams(node)
+    return float_qparams(node) if found is None else found
+
+
 def _quantized_values(graph: ir.Graph) -> dict[ir.Value, None]:
     return {
         node.inputs[0]: None
@@ -296,7 +310,7 @@ def _has_two_qparams(value: ir.Value) -> bool:
     if len(quantizers) < 2:
         return False
     all_qparams = [
-        None if node.op_type == "DynamicQuantizeLinear" else node_qparams(node)
+        None if node.op_type == "DynamicQuantizeLinear" else pair_qparams(node)
         for node in quantizers
     ]
     return any(qparams != all_qparams[0] for qparams in all_qparams)
