@@ -55,7 +55,10 @@ _CAPABILITIES = Capabilities(
     # Pairs of 16 bits load too, but the engine removes them and computes in float, without rounding
     # to their codes.
     activation_qtypes=frozenset({"int8", "uint8"}),
-    weight_qtypes=frozenset({"int4", "uint4", "int8", "uint8"}),
+    weight_qtypes=frozenset(
+        {"int4", "uint4", "int8", "uint8", "float8e4m3fn", "float8e5m2", "float4e2m1"}
+    ),
+    scale_types=frozenset({"float8e8m0", "float8e4m3fn"}),
     weight_per_block=True,
     integer_products=frozenset({("uint8", "int8"), ("int8", "int8")}),
     taps=False,

@@ -379,7 +379,6 @@ _NAMES = (
     "w4_sym_b32_fit",
     "w4_asym_b32",
     "w4_sym_b32_mse",
-    "w4a16",
     "wf8e4m3_sym_pc",
     "wf8e4m3af8e4m3_sym_pc",
     "wmxfp8e4m3_sym_b32",

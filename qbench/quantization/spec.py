@@ -333,7 +333,7 @@ def activation_dtype(qtype: QType) -> ir.DataType:
 
 
 def saturates_at(dtype: ir.DataType) -> tuple[int, int]:
-    """The ends of ``dtype``, of integers, where a QuantizeLinear onto it saturates."""
+    """The ends of the codes of ``dtype``, where a QuantizeLinear onto it saturates."""
     signed = dtype.name.startswith("INT")
     ends = QType(dtype.bitwidth, signed)
     return ends.qmin, ends.qmax

@@ -191,12 +191,10 @@ class PairWriter:
         moved = producer if clip is not ClipForm.FLOAT else None
         source = value if moved is None else moved.inputs[0]
         assert source is not None
-        floats = qparams.qtype.is_float
-        codes = (0, 0) if floats else (qparams.qmin, qparams.qmax)
+        codes = _ends_of(qparams, dtype)
         if moved is not None and clip is ClipForm.INTEGER:
             codes = codes_of(moved, qparams)
-        narrow = not floats and codes != saturates_at(dtype)
-        stem, after = value.name or "", producer
+        narrow, stem, after = codes != saturates_at(dtype), value.name or "", producer
         if narrow and not clips_codes(dtype):
             source = self._clipped_values(source, after, qparams, codes)
             after = source.producer()
@@ -398,6 +396,11 @@ class PairWriter:
         node.outputs[0].shape = parts[0].shape
         self._nodes.behind(None, node)
         return node.outputs[0]
+
+
+def _ends_of(qparams: QParams, dtype: ir.DataType) -> tuple[int, int]:
+    """The lowest and the highest code in use; of floats the whole of ``dtype``, which saturates."""
+    return saturates_at(dtype) if qparams.qtype.is_float else (qparams.qmin, qparams.qmax)
 
 
 _DYNAMIC_TYPES = (ir.DataType.FLOAT, ir.DataType.UINT8)
