@@ -218,11 +218,6 @@ class Quantized:
         return self._share(plan.float8_mac_count for plan in self.plans.values())
 
     @property
-    def float_types(self) -> frozenset[str]:
-        """The names of the types of floats of few bits that values or constants have."""
-        return frozenset(name for plan in self.plans.values() for name in plan.float_types)
-
-    @property
     def refusals(self) -> tuple[str, ...]:
         """What stays in float although the schema quantizes it, with reasons."""
         return tuple(reason for plan in self.plans.values() for reason in plan.refusals)

@@ -64,7 +64,8 @@ def model_of(request: Request) -> CellModel:
         rewritten = rewrite_note(done, request.shared, request.backend, threads=request.threads)
     weights_only = schema is not None and schema.weights_only
     by_weights = schema is not None and (schema.weights_only or schema.has_floats)
-    simulated = quantized.float_types & request.backend.capabilities.simulated
+    types = {name for plan in quantized.plans.values() for name in plan.float_types}
+    simulated = types & request.backend.capabilities.simulated
     facts = {
         "integer_macs": quantized.integer_macs,
         "weight_macs": quantized.weight_macs if by_weights else None,
