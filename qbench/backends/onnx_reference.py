@@ -16,6 +16,7 @@ from qbench.backends.protocol import Array, Executed, Executor
 from qbench.errors import UnsupportedError
 from qbench.graph import Capabilities, Operator, model_bytes, node_key, opset, outside_operator
 from qbench.interpreter import own_operators, refusal
+from qbench.numerics import FLOAT_FORMATS
 from qbench.storage import current_limits
 
 if TYPE_CHECKING:
@@ -80,10 +81,12 @@ ones at 26 million. So a sample takes from 10 ms to 1 s, and MobileNetV2 (300 mi
 several seconds per image.
 """
 
-_QTYPES = frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"})
+_INTEGERS = frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"})
+_QTYPES = _INTEGERS | {name for name, form in FLOAT_FORMATS.items() if form.signed}
 _CAPABILITIES = Capabilities(
     activation_qtypes=_QTYPES,
     weight_qtypes=_QTYPES,
+    scale_types=frozenset({"float8e8m0", "float8e4m3fn"}),
     weight_per_block=True,
     activation_per_channel=True,
     dynamic=True,
