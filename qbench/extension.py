@@ -34,7 +34,8 @@ class Extension:
     The values of the factories are: ``subjects.ZooModel`` and ``subjects.Dataset``,
     ``backends.Backend``, ``quantization.Schema``, a range method of ``calibration``,
     ``metrics.Metric``, ``numerics.Arithmetic``, ``graph.Operator`` (named ``domain::Name``),
-    ``passes.Pass``, ``graph.FileFormat`` (named by its suffix, ``abc``), ``graph.Fitter``, and of
+    ``passes.Pass``, ``graph.FileFormat`` (named by its suffix, ``abc``), ``graph.Fitter``,
+    ``graph.ModuleExporter`` (named by the package of the modules that it exports), and of
     ``quantizers`` the ``pathlib.Path`` of a TOML file (docs/quantizers.md).
 
     Args:
@@ -58,6 +59,7 @@ class Extension:
     formats: Mapping[str, Factory] = field(default_factory=dict)
     quantizers: Mapping[str, Factory] = field(default_factory=dict)
     fitters: Mapping[str, Factory] = field(default_factory=dict)
+    exporters: Mapping[str, Factory] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -403,6 +405,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "format": ("read", "write"),
         "quantizer": ("suffix", "read_bytes"),
         "fitter": ("fit",),
+        "exporter": ("export",),
     }
 )
 """Kind → attributes by which a value of it is told from one of another kind, without importing

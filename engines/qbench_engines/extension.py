@@ -14,7 +14,7 @@ from qbench.errors import NotFetchedError
 from qbench.extension import Extension, install_command
 
 if TYPE_CHECKING:
-    from qbench.graph import FileFormat, Fitter
+    from qbench.graph import FileFormat, Fitter, ModuleExporter
 
 _BACKENDS: Mapping[str, BackendEntry] = {
     "tvm": BackendEntry("qbench_engines.tvm", "TvmBackend"),
@@ -65,10 +65,31 @@ def _fitter(method: str) -> "Fitter":
     return RoundingFitter() if method == "adaround" else GradientFitter(method=method)
 
 
+def _torch_exporter() -> "ModuleExporter":
+    """What exports modules of torch.
+
+    Raises:
+        NotFetchedError: torch or onnxscript is not installed.
+    """
+    try:
+        import onnxscript  # noqa: F401 - torch imports it where it writes
+
+        from qbench_engines.torch_export import TorchExporter
+    except ImportError as error:
+        raise NotFetchedError(
+            "Exporting a module of torch",
+            found=" ".join(str(error).split())[:300],
+            expected="torch and onnxscript to be installed",
+            remedy=f"Install them: {install_command('train')}.",
+        ) from error
+    return TorchExporter()
+
+
 EXTENSION = Extension(
     name="engines",
     backends=_BACKENDS,
     formats={"tflite": _tflite},
     quantizers={path.stem: partial(Path, path) for path in sorted(_QUANTIZERS.glob("*.toml"))},
+    exporters={"torch": _torch_exporter},
     fitters={name: partial(_fitter, name) for name in ("tqt", "lsq", "adaround")},
 )

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from qbench.graph.model_files import model_bytes as model_bytes
     from qbench.graph.model_files import own_copy as own_copy
     from qbench.graph.model_files import save_model as save_model
+    from qbench.graph.module_export import ModuleExporter as ModuleExporter
+    from qbench.graph.module_export import exporter_catalogue as exporter_catalogue
     from qbench.graph.ops import ENGINE_DOMAIN as ENGINE_DOMAIN
     from qbench.graph.ops import INTEGER_DOMAIN as INTEGER_DOMAIN
     from qbench.graph.ops import INTEGER_FORMS as INTEGER_FORMS

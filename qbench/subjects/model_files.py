@@ -22,6 +22,7 @@ from qbench.graph import (
 from qbench.subjects.catalogue import model_catalogue
 from qbench.subjects.dataset import Array, Dataset, Preprocess, is_one_hot, one_hot_error
 from qbench.subjects.detection import Detection, FramedPicture
+from qbench.subjects.module_factories import graph_of_factory, is_factory
 from qbench.subjects.pictures import Picture
 from qbench.subjects.sample_folders import ReadyArray
 from qbench.subjects.samples import BATCH
@@ -77,6 +78,8 @@ def model_from_file(
     """The ONNX file at ``path`` as a model that suites and verbs can name.
 
     Args:
+        path: or ``module:factory``, a function that returns a module of a library such as
+            PyTorch and its example inputs.
         name: its id; None: the name of the file.
         task: reads its outputs; None: the one that labels of ``data`` ask for where they are masks,
             pictures or values, else ``Classification`` where the output is (n, classes), else
@@ -320,6 +323,8 @@ def _read_file(path: str) -> ir.Model:
     """The graph of the file, whose nodes know the operators of extensions; a file of another
     format is one node.
     """
+    if is_factory(path):
+        return graph_of_factory(path)
     foreign = format_of_path(path, f"Loading the model '{path}'")
     if foreign is not None:
         return foreign.read(Path(path))
@@ -341,7 +346,7 @@ def _catalogue_model(model: str) -> ZooModel | None:
         remedy=remedy,
     )
     catalogue = model_catalogue(known_extensions())
-    is_file = Path(model).exists() or Path(model).suffix
+    is_file = Path(model).exists() or Path(model).suffix or is_factory(str(model))
     if model in catalogue.names() or not is_file:
         return catalogue.get(model, doing=f"Looking for the model '{model}'")
     return None

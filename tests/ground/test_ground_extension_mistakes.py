@@ -23,6 +23,7 @@ TABLES = (
     "passes",
     "formats",
     "fitters",
+    "exporters",
 )
 NO_TABLES = {"a list": ["a"], "a text": "a", "none": None, "a function": dict}
 NO_FACTORIES = {

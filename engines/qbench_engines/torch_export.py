@@ -1,0 +1,143 @@
+"""Modules of PyTorch as graphs, by PyTorch's own exporters.
+
+    float; converted by PT2E (torchao)                  → torch.export, opset 21
+    eager mode: nn.quantized, QuantStub and DeQuantStub → TorchScript's exporter, opset 17
+    eager mode, prepared (observers, QAT)               → converted to nn.quantized first
+
+``torch.export`` takes no quantized tensor, and neither exporter takes the fused operator by which
+eager-mode QAT observes and rounds; a converted module holds the same scales.
+"""
+
+import copy
+import io
+import logging
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from inspect import signature
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import torch
+from torch import nn
+
+from qbench.errors import InputError, UnsupportedError
+
+_OPSET, _SCRIPT_OPSET = 21, 17
+_QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
+"""Packages of modules that compute on quantized tensors."""
+_OPERATOR = re.compile(r"(?:OpOverload\(op='|operator '|operator: |operator )([\w.:]+)")
+_LONGEST = 300
+
+
+class TorchExporter:
+    """Exports a ``torch.nn.Module``."""
+
+    def export(self, module: object, example: object, doing: str) -> ir.Model:
+        """As ``qbench.graph.ModuleExporter``."""
+        assert isinstance(module, nn.Module)
+        if isinstance(module, torch.jit.ScriptModule):
+            raise UnsupportedError(
+                doing,
+                found="a module of TorchScript",
+                expected="the module that it was made of: torch.export takes no other",
+                remedy="Return that module, or export this one yourself and name the ONNX file.",
+            )
+        inputs = _named_inputs(module, example, doing)
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            try:
+                return _written(module, inputs)
+            except Exception as error:  # exporters raise whatever their steps raise
+                raise _refused(error, doing) from error
+
+
+def _written(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> ir.Model:
+    if _is_prepared(module):
+        module = torch.ao.quantization.convert(copy.deepcopy(module).eval())
+    buffer = io.BytesIO()
+    example, names = tuple(inputs.values()), list(inputs)
+    is_eager = any(type(one).__module__.startswith(_QUANTIZED) for one in module.modules())
+    settings: dict[str, Any] = {
+        "dynamo": True,
+        "opset_version": _OPSET,
+        "dynamic_shapes": tuple({0: torch.export.Dim.AUTO} for _ in example),
+        "external_data": False,
+        "verbose": False,
+    }
+    if is_eager:
+        axes = {name: {0: "n"} for name in (*names, "output")}
+        settings = {"dynamo": False, "opset_version": _SCRIPT_OPSET, "dynamic_axes": axes}
+        settings["output_names"] = ["output"]
+    with suppress(NotImplementedError):  # those of PT2E refuse it, and are as they run
+        module.eval()
+    # it says of each missing package that it leaves the operators of that one out
+    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        torch.onnx.export(module, example, buffer, input_names=names, **settings)
+    return ir.from_proto(onnx.load_from_string(buffer.getvalue()))
+
+
+def _is_prepared(module: nn.Module) -> bool:
+    """Whether it has observers of eager mode, among them those of QAT."""
+    observing = (torch.ao.quantization.ObserverBase, torch.ao.quantization.FakeQuantizeBase)
+    return any(isinstance(one, observing) for one in module.modules())
+
+
+def _named_inputs(module: nn.Module, example: object, doing: str) -> dict[str, torch.Tensor]:
+    """Argument of ``forward`` → tensor of at least two samples: the exporter takes an axis of
+    size 1 for a fixed one.
+
+    Raises:
+        InputError: they are no tensors, or too many.
+    """
+    arguments = list(signature(module.forward).parameters)
+    if isinstance(example, Mapping):
+        named = dict(example)
+    else:
+        each = [example] if isinstance(example, torch.Tensor) else example
+        named = dict(zip(arguments, each, strict=False)) if isinstance(each, Sequence) else {}
+        named = named if isinstance(each, Sequence) and len(named) == len(each) else {}
+    if not named or not all(isinstance(one, torch.Tensor) and one.ndim for one in named.values()):
+        raise InputError(
+            doing,
+            found=f"example inputs of type {type(example).__name__}",
+            expected=f"tensors with samples along axis 0 for {', '.join(arguments)}",
+            remedy="Let the function return (module, (tensor, …)).",
+        )
+    return {name: one if len(one) > 1 else torch.cat([one, one]) for name, one in named.items()}
+
+
+def _refused(error: Exception, doing: str) -> UnsupportedError:
+    """The error of a module that is not exported: the operator, where one of the causes names
+    it.
+    """
+    chain = list(_causes(error))
+    for one in chain:
+        if match := _OPERATOR.search(str(one)):
+            name = match[1].strip(".")
+            return UnsupportedError(
+                doing,
+                found=f"the operator {name}, which PyTorch's exporter does not write",
+                expected="operators that it has an ONNX form for",
+                remedy="Replace it in the module, or export the module with a translation of your "
+                "own (custom_translation_table of torch.onnx.export) and name that file.",
+            )
+    last = chain[-1]
+    text = " ".join(str(last).split())[:_LONGEST]
+    return UnsupportedError(
+        doing,
+        found=f"that PyTorch's exporter ended with {type(last).__name__}: {text}",
+        expected="a module that torch.export takes",
+        remedy="Change that place of the module, or export it yourself and name the ONNX file.",
+    )
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """``error`` and what it was raised from, the first cause last."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__ or found.__context__

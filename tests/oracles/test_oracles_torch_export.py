@@ -1,0 +1,129 @@
+"""Modules of PyTorch, written ``module:factory``, as models: float, eager-mode QAT, and refused."""
+
+import numpy as np
+import pytest
+
+from qbench.cli import main
+from qbench.errors import InputError, UnsupportedError
+from qbench.evaluation import build_subject, measure_cell
+from qbench.graph import Form, form_of
+from qbench.subjects import model_from_file
+
+pytestmark = [
+    pytest.mark.oracle,
+    pytest.mark.usefixtures("torch"),
+    *(  # what torch warns of, in code of users and in its own
+        pytest.mark.filterwarnings(f"ignore::{one}Warning")
+        for one in ("Deprecation", "Future", "User", "PendingDeprecation")
+    ),
+]
+
+NETS = '''
+import torch
+import torch.ao.quantization as quantization
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.quant, self.dequant = quantization.QuantStub(), quantization.DeQuantStub()
+        self.conv, self.bn, self.relu = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()
+        self.pool, self.fc = nn.MaxPool2d(2), nn.Linear(8 * 4 * 4, 5)
+
+    def forward(self, x):
+        x = self.pool(self.relu(self.bn(self.conv(self.quant(x)))))
+        return self.dequant(self.fc(torch.flatten(x, 1)))
+
+
+class Odd(nn.Module):
+    def forward(self, x):
+        return torch.special.bessel_j0(x)
+
+
+EXAMPLE = (torch.zeros(1, 3, 8, 8),)
+
+
+def net():
+    torch.manual_seed(0)
+    return Net().eval(), EXAMPLE
+
+
+def trained():
+    """As QAT leaves it: prepared, and not converted."""
+    torch.backends.quantized.engine = "fbgemm"
+    module = net()[0].train()
+    module.qconfig = quantization.get_default_qat_qconfig("fbgemm")
+    quantization.fuse_modules_qat(module, [["conv", "bn", "relu"]], inplace=True)
+    quantization.prepare_qat(module, inplace=True)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(3):
+        module(torch.randn(16, 3, 8, 8, generator=generator))
+    return module, EXAMPLE
+
+
+def converted():
+    return quantization.convert(trained()[0].eval()), EXAMPLE
+
+
+def odd():
+    return Odd(), EXAMPLE
+
+
+def script():
+    return torch.jit.trace(net()[0], EXAMPLE), EXAMPLE
+
+
+def alone():
+    return net()[0]
+'''
+
+
+@pytest.fixture
+def nets(tmp_path, monkeypatch):
+    """The name of a module with ``NETS`` in the current folder; each test has its own."""
+    name = f"nets_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(NETS)
+    x = np.random.default_rng(2).normal(size=(40, 3, 8, 8)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    monkeypatch.chdir(tmp_path)
+    return name
+
+
+def graph_of(text):
+    (graph,) = model_from_file(text).loaded().values()
+    return graph
+
+
+def test_a_float_module_is_measured_as_its_file_would_be(nets, torch, capsys):
+    assert main(["eval", f"{nets}:net", "--data", "x.npz", "--json"]) == 0
+    capsys.readouterr()
+    graph = graph_of(f"{nets}:net")
+    assert form_of(graph) is Form.FLOAT
+    assert [value.name for value in graph.graph.inputs] == ["x"]
+    assert not isinstance(graph.graph.inputs[0].shape[0], int)
+
+
+@pytest.mark.parametrize("factory", ["trained", "converted"])
+def test_what_eager_mode_makes_is_a_given_model_with_q_and_dq(nets, factory):
+    subject = build_subject(
+        f"{nets}:net", "x.npz", None, ["cosine"], None, given=f"{nets}:{factory}"
+    )
+    found = measure_cell(subject, "ort-cpu", None)
+    assert found.integer_macs == 1.0
+    assert found.executed_macs == 1.0
+    assert found.score("cosine").value > 0.5  # its batch norms have seen other statistics
+
+
+def test_a_module_that_cannot_be_exported_is_a_sentence_with_the_operator(nets):
+    with pytest.raises(UnsupportedError) as caught:
+        graph_of(f"{nets}:odd")
+    assert "bessel_j0" in caught.value.found
+    with pytest.raises(UnsupportedError, match="TorchScript"):
+        graph_of(f"{nets}:script")
+
+
+@pytest.mark.parametrize(("factory", "says"), [("alone", "Net"), ("none", "AttributeError")])
+def test_what_is_no_module_with_examples_is_refused(nets, factory, says):
+    with pytest.raises(InputError, match=says):
+        graph_of(f"{nets}:{factory}")
