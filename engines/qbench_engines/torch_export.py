@@ -74,7 +74,7 @@ def _written(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> ir.Model:
     with suppress(NotImplementedError):  # those of PT2E refuse it, and are as they run
         module.eval()
     # it says of each missing package that it leaves the operators of that one out
-    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
+    logging.getLogger("torch.onnx._internal.exporter._registration").disabled = True
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         torch.onnx.export(module, example, buffer, input_names=names, **settings)
     return ir.from_proto(onnx.load_from_string(buffer.getvalue()))
