@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -30,15 +30,18 @@ class _Scheme:
 
     Args:
         package: what fsspec needs for it; empty: nothing.
-        options: of its file system. Two tries of ten seconds without an answer, because a night
-            goes on without its store; no listing is kept, because others add objects meanwhile.
+        options: of its file system. Two tries of eight seconds without an answer, which with the
+            pause between them are less than twenty, because a night goes on without its store; no
+            listing is kept, because others add objects meanwhile.
         retries: of the file system itself, around those of the client; None: it has none.
+        variables: of the environment that its package reads once, where users have not set them.
     """
 
     package: str
     example: str
     options: Mapping[str, Any]
     retries: int | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 SCHEMES: Mapping[str, _Scheme] = {
@@ -49,13 +52,19 @@ SCHEMES: Mapping[str, _Scheme] = {
             "use_listings_cache": False,
             "config_kwargs": {
                 "connect_timeout": 5,
-                "read_timeout": 10,
+                "read_timeout": 8,
                 "retries": {"max_attempts": 1},
             },
         },
         retries=1,
     ),
-    "gs": _Scheme("gcsfs", "gs://BUCKET/FOLDER", {"use_listings_cache": False}),
+    "gs": _Scheme(
+        "gcsfs",
+        "gs://BUCKET/FOLDER",
+        {"use_listings_cache": False},
+        # else it asks by gRPC what kind of bucket this is, a minute where only HTTPS gets through
+        variables={"GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false"},
+    ),
     "file": _Scheme("", "file:///FOLDER", {"auto_mkdir": True}),
 }
 """The schemes of URLs that qbench takes."""
@@ -446,6 +455,8 @@ def _file_system(scheme: str, process: int) -> Any:  # noqa: ANN401, ARG001 - on
         import fsspec
     except ModuleNotFoundError:
         raise _not_installed(doing, "fsspec") from None
+    for name, value in kind.variables.items():
+        os.environ.setdefault(name, value)
     try:
         # fsspec keeps clients by their options alone, with the address that the environment had
         files = fsspec.filesystem(scheme, skip_instance_cache=True, **kind.options)

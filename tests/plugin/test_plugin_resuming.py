@@ -312,3 +312,22 @@ def test_a_store_that_is_away_fails_the_job_and_keeps_its_cells(planned, monkeyp
     cells = [line for line in lines if line["type"] == "cell"]
     assert len(cells) == 4
     assert all("resumed_from" in line for line in cells)
+
+
+def test_a_run_behind_a_url_is_gone_on_with(stoppable, monkeypatch):
+    pytest.importorskip("fsspec")
+    project = stoppable
+    monkeypatch.setenv("QBENCH_CACHE", str(project.path / "users-cache"))
+    history = f"--qbench-history=file://{project.path}/objects"
+    interrupted(project, monkeypatch, AT, history)
+    (first,) = (project.path / "objects").glob("*.jsonl")
+    before = first.read_bytes()
+    result = project.run(history, "--qbench-resume")
+    assert result.ret == 0
+    assert result.parseoutcomes() == {"passed": 8}
+    assert first.read_bytes() == before
+    (second,) = set((project.path / "objects").glob("*.jsonl")) - {first}
+    header, *lines = map(json.loads, second.read_text().splitlines())
+    assert header["resumes"] == first.stem
+    cells = [line for line in lines if line["type"] == "cell"]
+    assert [line.get("resumed_from") for line in cells] == [first.stem] * 5 + [None] * 3

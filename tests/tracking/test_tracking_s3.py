@@ -3,6 +3,7 @@ expired credentials, a store that is read-only.
 """
 
 import datetime
+import socket
 import threading
 
 import pytest
@@ -10,6 +11,7 @@ from object_server import BUCKET, SECRETS, ObjectServer
 
 from qbench.errors import StoreError
 from qbench.storage import ObjectFolder, PlaceError, place_of
+from qbench.storage.places import SCHEMES, _file_system
 from qbench.tracking import History, NotStoredError, ObjectStore, RunWriter, history_at
 
 pytestmark = pytest.mark.slow
@@ -132,3 +134,20 @@ def test_no_credentials_are_said(server, monkeypatch):
     _file_system.cache_clear()
     with pytest.raises(StoreError, match="no credentials"):
         place_of(URL).create("x", b"")
+
+
+def test_a_server_that_takes_connections_and_never_answers_is_left_after_two_tries(monkeypatch):
+    pytest.importorskip("s3fs")
+    settings = SCHEMES["s3"].options["config_kwargs"]
+    tries = 1 + settings["retries"]["max_attempts"]
+    # a try without an answer, and between two at most two seconds: less than the 20 s of a hang
+    assert tries * settings["read_timeout"] + 2 * (tries - 1) < 20
+    silent = socket.create_server(("localhost", 0))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://localhost:{silent.getsockname()[1]}")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, SECRETS[0])
+    monkeypatch.setitem(settings, "read_timeout", 0.2)
+    _file_system.cache_clear()
+    with silent, pytest.raises(PlaceError, match="no answer in time"):
+        place_of(URL).read("run.begun")
+    _file_system.cache_clear()
