@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from qbench.errors import InputError, StoreError, UnavailableError
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
-_LEAST_SECONDS, _LEAST_RATE = 20.0, 50_000.0
+_LEAST_SECONDS, _LEAST_RATE = 16.0, 50_000.0
 """How long one object may take to be stored: in seconds, and in bytes per second more."""
 _ONE_SLASH = re.compile(r"(s3|gs|file):/(?!/)")
 

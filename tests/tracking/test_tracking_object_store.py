@@ -317,11 +317,11 @@ def test_the_fuller_copy_of_an_unfinished_run_is_added(url, tmp_path):
     assert run.complete
 
 
-def test_an_index_is_made_of_it(url, tmp_path, monkeypatch):
+def test_an_index_is_made_of_it(url, tmp_path, monkeypatch, place):
     begun(history_at(url), "a").close(exit_code=0)
     begun(tmp_path / "folder", "a").close(exit_code=0)
     with (
-        HistoryIndex(str(tmp_path / "i.sqlite")) as index,
+        HistoryIndex(place) as index,
         HistoryIndex(str(tmp_path / "f.sqlite")) as of_folder,
     ):
         assert index.update(history_at(url)).added == 1
