@@ -245,7 +245,6 @@ class ProofRun:
         began, name = self._timer(), str(cell)
         found = measure_healthy(self._open(cell))
         verdict = found if isinstance(found, Verdict) else found.verdict
-        # a cell that was skipped measures nothing, and one that is red shows nothing
         is_green = isinstance(found, HealthyCell) and _is_measured(verdict)
         if isinstance(found, HealthyCell):
             self._healthy[name] = found
@@ -286,7 +285,13 @@ class ProofRun:
 
 
 def _is_measured(verdict: Verdict) -> bool:
-    return not verdict.outcome.is_red and verdict.outcome is not Outcome.UNSUPPORTED
+    return not verdict.outcome.is_red and verdict.outcome not in _SHOWS_NOTHING
+
+
+_SHOWS_NOTHING = (Outcome.UNSUPPORTED, Outcome.QUARANTINED)
+"""A cell that was skipped measures nothing, and one that is expected to fail fails with a fault as
+without one.
+"""
 
 
 def _judged(
