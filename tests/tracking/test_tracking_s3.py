@@ -7,7 +7,7 @@ import socket
 import threading
 
 import pytest
-from object_server import BUCKET, SECRETS, ObjectServer
+from object_server import BUCKET, HOST, SECRETS, ObjectServer
 
 from qbench.errors import StoreError
 from qbench.storage import ObjectFolder, PlaceError, place_of
@@ -142,8 +142,8 @@ def test_a_server_that_takes_connections_and_never_answers_is_left_after_two_tri
     tries = 1 + settings["retries"]["max_attempts"]
     # a try without an answer, and between two at most two seconds: less than the 20 s of a hang
     assert tries * settings["read_timeout"] + 2 * (tries - 1) < 20
-    silent = socket.create_server(("localhost", 0))
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://localhost:{silent.getsockname()[1]}")
+    silent = socket.create_server((HOST, 0))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{HOST}:{silent.getsockname()[1]}")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, SECRETS[0])
     monkeypatch.setitem(settings, "read_timeout", 0.2)
