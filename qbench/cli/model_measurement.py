@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from qbench.backends import Backend
     from qbench.evaluation import RecordingTask, Subject, SubjectArtifacts
     from qbench.judging import LossParts, Measurement
+    from qbench.metrics import TokenTable
     from qbench.quantization import Schema
 
 
@@ -43,12 +44,15 @@ class Evaluated:
             float model is alone.
         parts: of the loss, one for each metric against labels; empty without ``--parts``.
         counted: the backend with its counters; None without ``--counters``.
+        tokens: the table of a quantized language model against the float one; None: answers are not
+            token streams.
     """
 
     shared: "SubjectArtifacts"
     measured: "Sequence[Measurement]"
     parts: "tuple[LossParts, ...]" = ()
     counted: "CountedBackend | None" = None
+    tokens: "TokenTable | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +177,24 @@ class _Bench:
         parts: tuple[LossParts, ...] = ()
         if arguments.parts:
             parts = _parts(shared, backend, schema, self._kept, arguments.threads)
-        return Evaluated(shared=shared, measured=measured, parts=parts, counted=self._counted)
+        return Evaluated(
+            shared=shared,
+            measured=measured,
+            parts=parts,
+            counted=self._counted,
+            tokens=None if quantized is None else _tokens(shared, self._kept),
+        )
+
+
+def _tokens(shared: "SubjectArtifacts", kept: "RecordingTask") -> "TokenTable | None":
+    from qbench.metrics import TokenStreams, token_table
+
+    if not isinstance(kept.last, TokenStreams):
+        return None
+    ((name, data),) = shared.subject.data.items()
+    reference = shared.reference()[name]
+    assert isinstance(reference, TokenStreams)
+    return token_table(reference, kept.last, data.drawn_from)
 
 
 def _subject(arguments: argparse.Namespace, *, is_first: bool) -> "Subject":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.cli.event_counters import counters_table, print_counters
 from qbench.cli.loss_parts import print_parts
 from qbench.cli.printing import print_columns, put
+from qbench.cli.token_lines import plain_table, print_token_table
 from qbench.number_text import change_text, counted
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ def print_evaluated(arguments: argparse.Namespace, evaluated: "Evaluated") -> No
     if quantized:
         _print_cost(fp32, *quantized)
         _print_no_labels(arguments, evaluated)
+        if evaluated.tokens is not None:
+            put()
+            print_token_table(evaluated.tokens)
     else:
         _print_values(fp32, data)
     put()
@@ -299,6 +303,8 @@ def evaluated_table(arguments: argparse.Namespace, evaluated: "Evaluated") -> di
     }
     if evaluated.parts:
         table["parts"] = plain(evaluated.parts)
+    if evaluated.tokens is not None:
+        table["tokens"] = plain_table(evaluated.tokens)
     if evaluated.counted is not None:
         table["counters"] = counters_table(evaluated.counted)
     return table

@@ -90,5 +90,6 @@ if TYPE_CHECKING:
     from qbench.metrics.token_streams import TokenStreams as TokenStreams
     from qbench.metrics.token_streams import stored_streams as stored_streams
     from qbench.metrics.token_streams import streams_of as streams_of
+    from qbench.metrics.token_streams import window_context as window_context
 else:
     __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

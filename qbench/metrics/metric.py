@@ -81,7 +81,8 @@ class Metric:
     samples; ``sources`` (n,) numbers the source of each sample, None: each has its own.
     ``resampled`` None: sums are resampled. ``array_labels``: it counts against labels that are
     arrays (``ArrayLabels``), and not against whole numbers (``Labels``). ``depth``: how many of the
-    best classes it looks at.
+    best classes it looks at. ``of_text``: what is right comes with the samples, as the next token
+    of a text does, so that it needs no labels.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Metric:
     resampled: Resampled | None = None
     array_labels: bool = False
     depth: int = 1
+    of_text: bool = False
 
     @property
     def summary(self) -> str:
@@ -115,7 +117,7 @@ class Metric:
     @property
     def needs_labels(self) -> bool:
         """Whether it cannot count unlabelled samples."""
-        return self.by_labels or self.against is Against.LABELS
+        return self.by_labels or (self.against is Against.LABELS and not self.of_text)
 
 
 def array_metric(

@@ -38,6 +38,10 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "recall10": "ranking",
         "map": "ranking",
         "perplexity": "sequences",
+        **dict.fromkeys(
+            ("token_kl", "token_kl_most", "token_top1", "token_perplexity", "same_start"),
+            "token_streams",
+        ),
         "miou": "masks",
         "pixel_accuracy": "masks",
         "mae": "regression",

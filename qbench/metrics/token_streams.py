@@ -48,7 +48,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.metrics.answer_files import TokenRecord
-from qbench.metrics.answers import MILLION, Answers
+from qbench.metrics.answers import MILLION, AnswerKind, Answers, integer_answers
 from qbench.metrics.metric import Counts, Metric
 from qbench.metrics.resampling import change_interval
 from qbench.metrics.scores import Against, Direction
@@ -123,11 +123,11 @@ class TokenStreams(Answers):
             return table
 
         found = {"realised": self.realised, "logprobs": self.logprobs, "floor": self.floor}
-        named = {name: padded(flat, -np.inf) for name, flat in found.items()}
+        named = {name: padded(_shortest(flat), -np.inf) for name, flat in found.items()}
         words = np.full(len(self), self.vocabulary, np.int64)
         return {
             "lengths": self.lengths,
-            "top": padded(self.top, ABSENT),
+            "top": padded(self.top.astype(np.int32), ABSENT),
             "vocabulary": words,
             **named,
         }
@@ -151,6 +151,12 @@ class TokenStreams(Answers):
         """(n,) of ``values`` (N,), the sum of every sample in millionths."""
         owner = np.repeat(np.arange(len(self)), self.lengths)
         return np.asarray(np.rint(MILLION * np.bincount(owner, values, len(self))), np.int64)
+
+
+def _shortest(values: Floats) -> npt.NDArray[Any]:
+    """As float32, where that loses nothing."""
+    short = values.astype(np.float32)
+    return short if np.array_equal(short, values) else values
 
 
 def stored_streams(arrays: Mapping[str, npt.NDArray[Any]]) -> TokenStreams:
@@ -386,6 +392,22 @@ def _count_surprise(answers: Answers, _labels: object, _reference: Answers | Non
     return Counts(streams.sums(-streams.realised), MILLION * streams.lengths)
 
 
+def _count_same_start(answers: Answers, _labels: object, reference: Answers | None) -> Counts:
+    assert reference is not None
+    ours, theirs = (
+        integer_answers(one, "same_start compares sequences", AnswerKind.SEQUENCE)
+        for one in (answers, reference)
+    )
+    hits, out_of = [], []
+    for index in range(len(ours)):
+        text, other = ours.sequence(index), theirs.sequence(index)
+        pairs = zip(text, other, strict=False)
+        differs = next((place for place, (a, b) in enumerate(pairs) if a != b), None)
+        hits.append(min(len(text), len(other)) if differs is None else differs)
+        out_of.append(len(other))
+    return Counts(np.array(hits, np.int64), np.array(out_of, np.int64))
+
+
 def _interval(
     count: Callable[[Answers, object, Answers | None], Counts], reference_hits: int
 ) -> Callable[[Answers, object, Answers, npt.NDArray[np.intp] | None], tuple[float, float] | None]:
@@ -441,5 +463,16 @@ TOKEN_PERPLEXITY = Metric(
     against=Against.LABELS,
     count=_count_surprise,
     unit="nats",
+    least_margin=0.005,
     proportion=False,
+    of_text=True,
+)
+SAME_START = Metric(
+    name="same_start",
+    title="Tokens of a text in front of the first that is not the reference's",
+    direction=Direction.HIGHER,
+    against=Against.REFERENCE,
+    count=_count_same_start,
+    proportion=False,
+    resampled=_interval(_count_same_start, 1),
 )

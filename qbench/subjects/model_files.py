@@ -22,6 +22,7 @@ from qbench.graph import (
 from qbench.subjects.catalogue import model_catalogue
 from qbench.subjects.dataset import Array, Dataset, Preprocess, is_one_hot, one_hot_error
 from qbench.subjects.detection import Detection, FramedPicture
+from qbench.subjects.language import causal_lm, is_decoder
 from qbench.subjects.module_factories import graph_of_factory, is_factory
 from qbench.subjects.pictures import Picture
 from qbench.subjects.sample_folders import ReadyArray
@@ -81,9 +82,9 @@ def model_from_file(
         path: or ``module:factory``, a function that returns a module of a library such as
             PyTorch and its example inputs.
         name: its id; None: the name of the file.
-        task: reads its outputs; None: the one that labels of ``data`` ask for where they are masks,
-            pictures or values, else ``Classification`` where the output is (n, classes), else
-            ``WholeOutput``.
+        task: reads its outputs; None: ``causal_lm`` of a decoder that takes its past, the one that
+            labels of ``data`` ask for where they are masks, pictures or values, else
+            ``Classification`` where the output is (n, classes), else ``WholeOutput``.
         preprocess: None: samples are ready feeds.
         output: the one that a task of ours reads; None: the graph's first.
         data: samples whose arrays have to be the inputs of the graph.
@@ -182,6 +183,8 @@ def _usual_task(
         )
     if isinstance(preprocess, FramedPicture):
         return _detection(graph, output, path)
+    if is_decoder(graph):
+        return causal_lm(graph, path)
     labelled = None if data is None else _task_of_labels(data, output)
     chosen = outputs[output] if output is not None else graph.graph.outputs[0]
     if data is not None and isinstance(labelled, Regression):

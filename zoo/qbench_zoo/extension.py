@@ -53,6 +53,7 @@ _MODELS: Mapping[str, Entry] = {
     "clothes_points": Entry("qbench_zoo.number_models", "clothes_points"),
     "photo_denoiser": Entry("qbench_zoo.number_models", "photo_denoiser"),
     "diabetes_mlp": Entry("qbench_zoo.number_models", "diabetes_mlp", (SCIKIT_LEARN,)),
+    "gloss_decoder": Entry("qbench_zoo.gloss_decoder", "gloss_decoder"),
     "g2p_en": Entry("qbench_zoo.pronunciation", "g2p_en", (G2P_EN,)),
     "magika": Entry("qbench_zoo.file_types", "magika_model", (MAGIKA,)),
     "minilm_glosses": Entry("qbench_zoo.glosses", "minilm_glosses", (MINILM,)),
@@ -134,6 +135,10 @@ _DATASETS: Mapping[str, Entry] = {
     "glosses": Entry("qbench_zoo.glosses", "glosses", (MINILM, WORDNET), samples=1_920),
     "glosses_calibration": Entry(
         "qbench_zoo.glosses", "glosses_calibration", (MINILM, WORDNET), samples=128
+    ),
+    "gloss_windows": Entry("qbench_zoo.gloss_decoder", "gloss_windows", (WORDNET,), samples=162),
+    "gloss_windows_calibration": Entry(
+        "qbench_zoo.gloss_decoder", "gloss_windows_calibration", (WORDNET,), samples=48
     ),
     "gloss_queries": Entry("qbench_zoo.glosses", "gloss_queries", (MINILM, WORDNET), samples=1_000),
     "gloss_queries_calibration": Entry(
