@@ -100,6 +100,7 @@ SUBJECTS = (
         (42.2, 58.8, 49.8),
         "other definitions and words",
     ),
+    Judged("gloss_decoder", "gloss_windows", ("token_perplexity",), why="trained here"),
     Judged(
         "whisper_tiny_en",
         "speech_prompts",
