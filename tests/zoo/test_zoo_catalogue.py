@@ -25,7 +25,8 @@ def test_a_model_bears_its_name_and_its_task_finds_its_graphs(name: str) -> None
     assert model.id == name
     assert set(model.graphs) == set(model.task.graphs)
     assert model.origin
-    usual = getattr(model.task, "usual_metrics", ("exact",))
+    of_labels = getattr(model.task, "usual_metrics", ("exact",))
+    usual = (*of_labels, *getattr(model.task, "usual_comparisons", ()))
     assert usual
     assert set(usual) <= set(metric_catalogue(()).names())
 
