@@ -16,9 +16,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from qbench.backends import Array
 from qbench.errors import InputError
-from qbench.graph import FitSettings, FitTask, Fitted
+from qbench.graph import FitJob, FitSettings, Fitted
 from qbench.working import working
 from qbench_engines.torch_fake_quantize import BiasQuantizer, FakeQuantizer, Rounding
 from qbench_engines.torch_fit import Examples, deterministic
@@ -41,30 +40,24 @@ _CLIPS = ("relu", "clamp")
 class RoundingFitter:
     """AdaRound of every weight that a product reads; parameters stay as they are."""
 
-    def fit(
-        self,
-        task: FitTask,
-        feeds: Mapping[str, Array],
-        settings: FitSettings,
-        *,
-        labels: Array | None = None,
-    ) -> Fitted:
+    def fit(self, job: FitJob) -> Fitted:
         """As ``graph.Fitter``; all samples are in memory at once, in both networks.
 
         Raises:
             InputError: labels, or thresholds to be fitted too, which the method has no use for.
             UnsupportedError: an operator that has no translation.
         """
-        if labels is not None or settings.weights:
+        settings = job.settings
+        if job.labels is not None or settings.weights:
             raise InputError(
-                f"Fitting '{task.model.graph.name}' by adaround",
-                found="labels" if labels is not None else "weights to be fitted too",
+                f"{job.doing} by adaround",
+                found="weights to be fitted too" if job.labels is None else "labels",
                 expected="samples alone: each layer is compared with itself in float",
                 remedy="Leave --labels and --weights out, or choose tqt or lsq.",
             )
         with deterministic(settings):
-            simulation = Simulation(task, learned=False)
-            samples = Examples.of(simulation, feeds, None, settings)
+            simulation = Simulation(job.task, learned=False)
+            samples = Examples.of(simulation, job)
             before = samples.whole_loss(simulation)
             walk = _Walk(simulation, settings)
             walk.all_layers(samples.inputs)
@@ -74,7 +67,7 @@ class RoundingFitter:
             after = samples.whole_loss(simulation)
         constants = simulation.constants()
         return Fitted(
-            qparams={name: one.qparams for name, one in task.moving.items()},
+            qparams={name: one.qparams for name, one in job.task.moving.items()},
             constants={name: constants[name] for name in walk.names},
             losses=(before, after),
         )

@@ -15,9 +15,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from qbench.backends import Array
 from qbench.errors import InputError
-from qbench.graph import FitSettings, FitTask, Fitted, fixed_batch
+from qbench.graph import FitJob, FitSettings, Fitted, fixed_batch
 from qbench.working import working
 from qbench_engines.torch_fake_quantize import FakeQuantizer
 from qbench_engines.torch_simulation import Simulation
@@ -53,38 +52,31 @@ class GradientFitter:
 
     method: str
 
-    def fit(
-        self,
-        task: FitTask,
-        feeds: Mapping[str, Array],
-        settings: FitSettings,
-        *,
-        labels: Array | None = None,
-    ) -> Fitted:
+    def fit(self, job: FitJob) -> Fitted:
         """As ``graph.Fitter``. What has the least loss of all samples counts.
 
         Raises:
             InputError: TQT of scales that are no powers of two, or nothing that can change.
             UnsupportedError: an operator that has no translation.
         """
-        self._check(task)
-        with deterministic(settings):
-            simulation = Simulation(task, lsq=self.method == "lsq")
-            samples = Examples.of(simulation, feeds, labels, settings)
-            return _Descent(simulation, samples, settings).run()
+        self._check(job)
+        with deterministic(job.settings):
+            simulation = Simulation(job.task, lsq=self.method == "lsq")
+            return _Descent(simulation, Examples.of(simulation, job), job.settings).run()
 
-    def _check(self, task: FitTask) -> None:
-        real = [name for name, one in task.moving.items() if not one.pow2]
+    def _check(self, job: FitJob) -> None:
+        moving = job.task.moving
+        real = [name for name, one in moving.items() if not one.pow2]
         found = ""
-        if not task.moving:
+        if not moving:
             found = "no quantization parameters that can change"
         elif self.method == "tqt" and real:
             found = f"real scales, of '{real[0]}'"
         if found:
             raise InputError(
-                f"Fitting '{task.model.graph.name}' by {self.method}",
+                f"{job.doing} by {self.method}",
                 found=found,
-                expected="scales that are powers of two" if task.moving else "a quantized value",
+                expected="scales that are powers of two" if moving else "a quantized value",
                 remedy="Choose a schema with _pow2 in its name, or the method lsq.",
             )
 
@@ -121,24 +113,18 @@ class Examples:
     batch: int
 
     @classmethod
-    def of(
-        cls,
-        simulation: Simulation,
-        feeds: Mapping[str, Array],
-        labels: Array | None,
-        settings: FitSettings,
-    ) -> "Examples":
-        """Those of ``feeds``.
+    def of(cls, simulation: Simulation, job: FitJob) -> "Examples":
+        """Those of ``job``.
 
         Raises:
             InputError: other inputs than the graph's, or labels of other samples.
         """
-        model = simulation.task.model
+        model, feeds, labels = job.task.model, job.feeds, job.labels
         names = [value.name or "" for value in model.graph.inputs]
         counts = {len(one) for one in feeds.values()}
         if set(names) != set(feeds) or len(counts) != 1:
             raise InputError(
-                f"Fitting '{model.graph.name}'",
+                job.doing,
                 found=f"samples of {', '.join(feeds) or 'nothing'}",
                 expected=f"as many of each of the inputs {', '.join(names)}",
                 remedy="Give the calibration samples of this model.",
@@ -146,13 +132,13 @@ class Examples:
         (count,) = counts
         if labels is not None and (labels.ndim != 1 or len(labels) != count):
             raise InputError(
-                f"Fitting '{model.graph.name}' by labels",
+                f"{job.doing} by labels",
                 found=f"labels of shape {labels.shape} for {count} samples",
                 expected="a class for each sample",
                 remedy="Give labelled samples, or leave --labels out.",
             )
         inputs = [torch.from_numpy(np.array(feeds[name])) for name in names]
-        batch = fixed_batch(model) or min(settings.batch, count)
+        batch = fixed_batch(model) or min(job.settings.batch, count)
         known = None if labels is None else torch.from_numpy(np.asarray(labels, np.int64))
         simulation.switch(on=False)
         found = cls(inputs, {}, known, batch)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from qbench.graph.capabilities import ZeroPoints as ZeroPoints
     from qbench.graph.cost import node_macs as node_macs
     from qbench.graph.digest import graph_digest as graph_digest
+    from qbench.graph.fitting import FitJob as FitJob
     from qbench.graph.fitting import FitSettings as FitSettings
     from qbench.graph.fitting import FitTask as FitTask
     from qbench.graph.fitting import Fitted as Fitted

@@ -107,24 +107,33 @@ class Fitted:
     losses: Sequence[float] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FitJob:
+    """All that a fitter is told.
+
+    Args:
+        task: where to begin.
+        feeds: graph input → samples along the first axis, equally many of each.
+        settings: how.
+        labels: the class of every sample; None: the results of the float graph are the aim.
+    """
+
+    task: FitTask
+    feeds: Mapping[str, Array]
+    settings: FitSettings = field(default_factory=FitSettings)
+    labels: Array | None = None
+
+    @property
+    def doing(self) -> str:
+        """What an error says was going on."""
+        return f"Fitting '{self.task.model.graph.name}'"
+
+
 class Fitter(Protocol):
     """A method of fitting; an extension names it (``Extension.fitters``)."""
 
-    def fit(
-        self,
-        task: FitTask,
-        feeds: Mapping[str, Array],
-        settings: FitSettings,
-        *,
-        labels: Array | None = None,
-    ) -> Fitted:
-        """Fit ``task``.
-
-        Args:
-            task: where to begin.
-            feeds: graph input → samples along the first axis, equally many of each.
-            settings: how.
-            labels: the class of every sample; None: the results of the float graph are the aim.
+    def fit(self, job: FitJob) -> Fitted:
+        """Do ``job``.
 
         Raises:
             InputError: the method does not fit the schema or the samples.

@@ -16,7 +16,6 @@ from qbench.backends import (
     Executor,
     Feeds,
     executed_by,
-    get_backend,
     in_slices,
     isolated,
 )
@@ -29,15 +28,19 @@ from qbench.graph import (
     is_constant,
     node_key,
     op_spec,
-    own_copy,
     read_entry,
 )
 from qbench.numerics import QParams
-from qbench.passes import plannable
 from qbench.quantization.internal_qparams import LIMIT, bias_qparams
 from qbench.quantization.plan import Plan
+from qbench.quantization.sample_adjustment import (
+    Adjustment,
+    counted,
+    give_constant,
+    samples_in,
+)
 from qbench.quantization.spec import Role, stored
-from qbench.quantization.writing import NodeWriter, PairWriter, is_written
+from qbench.quantization.writing import NodeWriter, PairWriter
 from qbench.working import working
 
 # Moving a bias in a written graph: its integers where it is quantized, else its float numbers.
@@ -166,24 +169,6 @@ def _spread(qparams: QParams, rank: int) -> Doubles:
 _MOVED = "corrected"
 
 
-def give_constant(
-    model: ir.Model, node: ir.Node, index: int, tensor: ir.TensorProtocol, word: str
-) -> None:
-    """A constant of its own, called like the old one with ``word``, instead of operand ``index`` of
-    ``node``; one that nothing reads any more goes.
-    """
-    old = node.inputs[index]
-    assert old is not None
-    node.replace_input_with(index, NodeWriter(model).initializer(f"{old.name}_{word}", tensor))
-    maker = old.producer()
-    if old.uses() or old.is_graph_output():
-        return
-    if maker is not None:
-        model.graph.remove(maker, safe=True)
-    elif node_key(node) and str(old.name) in model.graph.initializers:
-        del model.graph.initializers[str(old.name)]
-
-
 # Means of values over samples and positions, one per channel, summed in float64 batch by batch.
 #
 # E[v]_c = Σ over samples and positions of v_c / how many there were
@@ -265,11 +250,6 @@ class _Recording(Closing):
     def close(self) -> None:
         """Close the executor inside."""
         self._executor.close()
-
-
-def samples_in(feeds: Sequence[Feeds]) -> int:
-    """Rows of the first input over all of ``feeds``."""
-    return sum(len(next(iter(batch.values()))) for batch in feeds if batch)
 
 
 # Running a graph piece by piece: up to one node, then on to the next, while its constants may
@@ -484,31 +464,15 @@ def correct_biases(
             finite.
         QbenchError: what the backend raises.
     """
-    engine = get_backend(_ENGINE) if backend is None else backend
-    if not is_written(quantized, plan):
-        raise InputError(
-            f"Correcting the biases of '{quantized.graph.name}'",
-            found="a model that this plan was not written into",
-            expected="what quantize_model made of this plan",
-            remedy="Quantize the model with this plan first.",
-        )
-    canonical = plannable(model, plan.canonical)
-    measured = list(_measured_units(canonical.graph, plan))
+    start = Adjustment.of("Correcting the biases", (model, quantized), plan, batches, backend)
+    copy, engine = start.copy, start.engine
+    measured = list(_measured_units(start.canonical.graph, plan))
     axes = {str(unit.value.name): unit.axis for unit in measured}
-    real, fed = channel_means(canonical, axes, batches, engine, threads=threads)
-    if not fed:
-        raise InputError(
-            f"Correcting the biases of '{quantized.graph.name}'",
-            found="no samples",
-            expected="at least one batch",
-            remedy="Give the calibration samples.",
-        )
-    copy = own_copy(quantized)
-    nodes = {node_key(node): node for node in copy.graph}
+    real, fed = channel_means(start.canonical, axes, start.feeds, engine, threads=threads)
     run = PartialRun(copy, fed, engine, threads=threads)
     moved = saturated = 0
     for unit in measured:
-        node = nodes[unit.node]
+        node = start.nodes[unit.node]
         shift = _finite(real[str(unit.value.name)] - run.means(node, unit.axis), unit.place.unit)
         if np.any(shift):
             moved += 1
@@ -532,9 +496,7 @@ def bias_correction_of(model: ir.Model) -> BiasCorrection | None:
 
 
 def _correction(numbers: list[int]) -> BiasCorrection:
-    if not all(type(number) is int and number >= 0 for number in numbers):
-        raise ValueError("numbers that count nothing")
-    return BiasCorrection(*numbers)
+    return BiasCorrection(*counted(numbers))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

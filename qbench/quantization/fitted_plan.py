@@ -12,6 +12,7 @@ from qbench.calibration import Profile, Unit, calibrate
 from qbench.errors import UnsupportedError
 from qbench.graph import (
     AnyModel,
+    FitJob,
     FitSettings,
     FitTask,
     Fitted,
@@ -222,7 +223,9 @@ def fit_model(
     canonical = plannable(as_model(model), chosen.canonical)
     known = profile or _profile(canonical, feeds, chosen)
     plan = make_plan(canonical, known, chosen)
-    fitted = fitter.fit(fit_task(canonical, plan, chosen), feeds, settings, labels=labels)
+    task = fit_task(canonical, plan, chosen)
+    job = FitJob(task=task, feeds=feeds, settings=settings, labels=labels)
+    fitted = fitter.fit(job)
     changed = _with_constants(canonical, fitted, chosen.canonical)
     if changed is not canonical:
         known = _profile(changed, feeds, chosen)

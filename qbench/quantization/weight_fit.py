@@ -30,7 +30,6 @@ from qbench.backends import (
     Executor,
     Feeds,
     executed_by,
-    get_backend,
     in_slices,
     isolated,
 )
@@ -40,25 +39,22 @@ from qbench.graph import (
     Kind,
     constant_value,
     int_attribute,
-    node_key,
     op_spec,
-    own_copy,
     read_entry,
     weight_summed_axis,
 )
 from qbench.interpreter import Windows
 from qbench.numerics import QParams
-from qbench.passes import plannable
-from qbench.quantization.bias_correction import (
-    bias_place,
-    correct_biases,
+from qbench.quantization.bias_correction import bias_place, correct_biases
+from qbench.quantization.plan import Plan
+from qbench.quantization.rounding_fit import Doubles, RoundingProblem
+from qbench.quantization.sample_adjustment import (
+    Adjustment,
+    counted,
     give_constant,
     samples_in,
 )
-from qbench.quantization.plan import Plan
-from qbench.quantization.rounding_fit import Doubles, RoundingProblem
 from qbench.quantization.spec import Role, Slot, stored
-from qbench.quantization.writing import is_written
 from qbench.working import working
 
 FITTED = "qbench.weight_fit"
@@ -126,30 +122,13 @@ def fit_weights(
             are not finite.
         QbenchError: what the backend raises.
     """
-    if not is_written(quantized, plan):
-        raise InputError(
-            f"Fitting the weights of '{quantized.graph.name}'",
-            found="a model that this plan was not written into",
-            expected="what quantize_model made of this plan",
-            remedy="Quantize the model with this plan first.",
-        )
-    feeds = list(batches)
-    if not samples_in(feeds):
-        raise InputError(
-            f"Fitting the weights of '{quantized.graph.name}'",
-            found="no samples",
-            expected="at least one batch",
-            remedy="Give the calibration samples.",
-        )
-    engine = get_backend(_ENGINE) if backend is None else backend
-    canonical = plannable(model, plan.canonical)
-    copy = own_copy(quantized)
-    nodes = {node_key(node): node for node in copy.graph}
+    start = Adjustment.of("Fitting the weights", (model, quantized), plan, batches, backend)
+    canonical, copy, nodes, feeds = start.canonical, start.copy, start.nodes, start.feeds
     layers = [layer for layer in _layers(canonical.graph, plan) if _is_own(layer, nodes)]
     moved = codes = 0
     for group in _groups(layers):
         for layer, moments in zip(
-            group, _moments_of(canonical, group, feeds, engine, threads), strict=True
+            group, _moments_of(canonical, group, feeds, start.engine, threads), strict=True
         ):
             nearest, fitted = layer.fitted(moments.value)
             moved += int(np.count_nonzero(nearest != fitted))
@@ -195,9 +174,7 @@ def weight_fit_of(model: ir.Model) -> WeightFit | None:
 
 
 def _fit(numbers: list[int]) -> WeightFit:
-    if not all(type(number) is int and number >= 0 for number in numbers):
-        raise ValueError("numbers that count nothing")
-    return WeightFit(*numbers)
+    return WeightFit(*counted(numbers))
 
 
 # Layers: the weight as rows, and the inputs that the rows are multiplied with.

@@ -1,6 +1,6 @@
 """A plan as a task for a fitter and back: here with fitters of a line, which need no torch."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 from qbench.errors import UnsupportedError
-from qbench.graph import FitSettings, FitTask, Fitted
+from qbench.graph import FitJob, FitSettings, FitTask, Fitted
 from qbench.numerics import QParams, quantize
 from qbench.quantization import (
     HandRange,
@@ -33,16 +33,9 @@ class Stub:
         self._change = change
         self.task: FitTask
 
-    def fit(
-        self,
-        task: FitTask,
-        feeds: Mapping[str, Array],
-        settings: FitSettings,
-        *,
-        labels: Array | None = None,
-    ) -> Fitted:
-        self.task = task
-        return self._change(task)
+    def fit(self, job: FitJob) -> Fitted:
+        self.task = job.task
+        return self._change(job.task)
 
 
 def doubled(task: FitTask) -> Fitted:
