@@ -54,6 +54,7 @@ def _fitter(method: str) -> "Fitter":
     """
     try:
         from qbench_engines.torch_adaround import RoundingFitter
+        from qbench_engines.torch_blocks import BlockFitter
         from qbench_engines.torch_fit import GradientFitter
     except ImportError as error:
         raise NotFetchedError(
@@ -62,7 +63,8 @@ def _fitter(method: str) -> "Fitter":
             expected="torch to be installed",
             remedy=f"Install it: {install_command('train')}.",
         ) from error
-    return RoundingFitter() if method == "adaround" else GradientFitter(method=method)
+    others: Mapping[str, Fitter] = {"adaround": RoundingFitter(), "blocks": BlockFitter()}
+    return others.get(method) or GradientFitter(method=method)
 
 
 def _torch_exporter() -> "ModuleExporter":
@@ -91,5 +93,5 @@ EXTENSION = Extension(
     formats={"tflite": _tflite},
     quantizers={path.stem: partial(Path, path) for path in sorted(_QUANTIZERS.glob("*.toml"))},
     exporters={"torch": _torch_exporter},
-    fitters={name: partial(_fitter, name) for name in ("tqt", "lsq", "adaround")},
+    fitters={name: partial(_fitter, name) for name in ("tqt", "lsq", "adaround", "blocks")},
 )

@@ -46,7 +46,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--method",
         metavar="M",
         required=True,
-        help="tqt: thresholds of powers of two; lsq: scales; adaround: roundings of weights",
+        help=(
+            "tqt: thresholds of powers of two; lsq: scales; adaround: roundings of weights; "
+            "blocks: scales and biases, block by block"
+        ),
+    )
+    parser.add_argument(
+        "--equalize",
+        action="store_true",
+        help="first even out the weights of neighbours, past Clips whose upper end stays unused",
     )
     parser.add_argument("--weights", action="store_true", help="fit weights and biases, too")
     parser.add_argument(
@@ -123,7 +131,13 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     )
     labels = _labels(arguments, samples) if arguments.labels else None
     done = fit_model(
-        only_graph(network), _feeds(samples), schema, fitter, _settings(arguments), labels=labels
+        only_graph(network),
+        _feeds(samples),
+        schema,
+        fitter,
+        _settings(arguments),
+        labels=labels,
+        equalize=arguments.equalize,
     )
     if arguments.output:
         save_model(insert_qdq(done.model, done.plan), arguments.output)

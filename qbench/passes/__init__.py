@@ -9,6 +9,7 @@ from qbench.lazy import open_on_use
 if TYPE_CHECKING:
     from qbench.passes.canonical.bias import bias_split_from as bias_split_from
     from qbench.passes.canonical.bias import is_product as is_product
+    from qbench.passes.canonical.equalize_clips import equalized_by_peaks as equalized_by_peaks
     from qbench.passes.canonical_pipeline import CANONICAL as CANONICAL
     from qbench.passes.canonical_pipeline import DEFAULT as DEFAULT
     from qbench.passes.canonical_pipeline import Canonical as Canonical

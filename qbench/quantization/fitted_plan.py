@@ -25,7 +25,7 @@ from qbench.graph import (
     own_copy,
 )
 from qbench.numerics import QParams
-from qbench.passes import plannable
+from qbench.passes import equalized_by_peaks, plannable
 from qbench.quantization.by_hand import HandRange, HandRanges, Number, place_of
 from qbench.quantization.candidates import requested_units
 from qbench.quantization.decision import (
@@ -204,6 +204,7 @@ def fit_model(
     *,
     profile: Profile | None = None,
     labels: Array | None = None,
+    equalize: bool = False,
 ) -> FittedModel:
     """``model`` under ``schema``, its parameters and, where the method does so, its weights fitted.
 
@@ -215,12 +216,16 @@ def fit_model(
         settings: of it.
         profile: of the canonical model on the samples; None: made here.
         labels: the class of every sample; None: the float results are the aim.
+        equalize: first move factors between operators, through Clips whose upper end stays unused
+            on the samples (``passes.equalized_by_peaks``).
 
     Raises:
-        InputError, UnsupportedError: what planning, ``fit_task`` or the method refuses.
+        InputError, UnsupportedError: what equalizing, planning, ``fit_task`` or the method refuses.
     """
     chosen = as_schema(schema)
     canonical = plannable(as_model(model), chosen.canonical)
+    if equalize:
+        canonical, profile = _equalized(canonical, feeds, chosen.canonical), None
     known = profile or _profile(canonical, feeds, chosen)
     plan = make_plan(canonical, known, chosen)
     task = fit_task(canonical, plan, chosen)
@@ -237,6 +242,15 @@ def fit_model(
 
 def _profile(model: ir.Model, feeds: Mapping[str, Array], schema: Schema) -> Profile:
     return calibrate(model, [feeds], pipeline=schema.canonical, channels=schema.wants_channels)
+
+
+def _equalized(model: ir.Model, feeds: Mapping[str, Array], pipeline: str) -> ir.Model:
+    """``model`` equalized by what its channels reach on ``feeds``; itself where nothing changed."""
+    seen = calibrate(model, [feeds], pipeline=pipeline, channels=True).values
+    peaks = {name: one.channel_highs for name, one in seen.items()}
+    known = {name: one for name, one in peaks.items() if one is not None}
+    copy, has_changed = equalized_by_peaks(model, known)
+    return plannable(copy, pipeline, is_canonical=True) if has_changed else model
 
 
 def _with_constants(model: ir.Model, fitted: Fitted, pipeline: str) -> ir.Model:

@@ -3,15 +3,14 @@ written model computes.
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnx_ir as ir
 import pytest
+from torch_digits import digits, simulated
 
 from qbench.backends import get_backend
 from qbench.cli import main
@@ -20,9 +19,7 @@ from qbench.extension import known_extensions
 from qbench.graph import FitSettings, Fitter, fitter_catalogue, save_model
 from qbench.numerics import fake_quantize, quantize
 from qbench.passes import plannable
-from qbench.quantization import FittedModel, fit_model, fit_task, get_schema, insert_qdq
-from qbench.storage import Cache
-from qbench.subjects import get_dataset, get_model, prepare_samples
+from qbench.quantization import FittedModel, fit_model, insert_qdq
 
 pytestmark = pytest.mark.oracle
 
@@ -33,16 +30,6 @@ FEW = FitSettings(steps=12, batch=8)
 @pytest.fixture(autouse=True)
 def _needs_torch(torch: ModuleType) -> None:
     """Every test here fits."""
-
-
-def digits(count: int = 24) -> tuple[ir.Model, dict[str, Array], Array]:
-    network = get_model("digits_cnn")
-    data = get_dataset("digits_train").take(count)
-    samples = prepare_samples(data, network.preprocess, Cache.default())
-    batches = list(samples.batches())
-    feeds = {name: np.concatenate([one[name] for one in batches]) for name in batches[0]}
-    labels = np.array([np.ravel(one)[0] for one in samples.whole_labels or ()])
-    return network.graphs["model"](), feeds, labels
 
 
 def fitter(method: str) -> Fitter:
@@ -56,17 +43,6 @@ def codes_of(done: FittedModel) -> dict[str, Array]:
         slot.value: quantize(graph.initializers[slot.value].const_value.numpy(), qparams)
         for slot, qparams in done.plan.constants.items()
     }
-
-
-def simulated(done: FittedModel, schema: str, feeds: Mapping[str, Array]) -> dict[str, Array]:
-    import torch
-
-    from qbench_engines.torch_simulation import Simulation
-
-    chosen = get_schema(schema).with_ranges(done.ranges)
-    with torch.no_grad():
-        found = Simulation(fit_task(done.model, done.plan, chosen)).run(feeds)
-    return {name: one.numpy() for name, one in found.items()}
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,9 @@ class SharedChannels:
 
 
 def equalizing_scales(
-    magnitudes: Mapping[str, Doubles], pairs: Sequence[SharedChannels]
+    magnitudes: Mapping[str, Doubles],
+    pairs: Sequence[SharedChannels],
+    floors: Sequence[Doubles | None] = (),
 ) -> tuple[Doubles, ...] | None:
     """S of every pair, of shape [channels]; None when no factor would matter.
 
@@ -77,6 +79,8 @@ def equalizing_scales(
         magnitudes: operator → largest absolute weight over the window, shape [group, outputs,
             inputs].
         pairs: in graph order; an operator is first in at most one and second in at most one.
+        floors: of every pair the least factor of each channel, at most 1; NaN: the channel keeps
+            the factor 1; None, or none at all: any factor will do.
 
     Raises:
         UnsupportedError: factors still move after a thousand sweeps, as along chains of some eighty
@@ -88,7 +92,8 @@ def equalizing_scales(
     for sweep in range(_SWEEPS):
         largest = 0.0
         for index, pair in enumerate(pairs):
-            step = _step(current, pair)
+            least = floors[index] if floors else None
+            step = _step(current, pair, None if least is None else least / total[index])
             total[index] *= step
             largest = max(largest, float(np.abs(np.log(step)).max(initial=0.0)))
         moved = largest if not sweep else moved
@@ -104,14 +109,18 @@ def equalizing_scales(
     )
 
 
-def _step(current: dict[str, Doubles], pair: SharedChannels) -> Doubles:
-    """One pair equalized in ``current``; the factors that did it."""
+def _step(
+    current: dict[str, Doubles], pair: SharedChannels, least: Doubles | None = None
+) -> Doubles:
+    """One pair equalized in ``current``; the factors that did it, none below ``least``."""
     first, second = current[pair.first], current[pair.second]
     made = _made(first)
     read = second.max(axis=1).reshape(-1, pair.columns).max(axis=1)
     living = (made > _DEAD * made.max(initial=0.0)) & (read > _DEAD * read.max(initial=0.0))
     scale = np.ones(made.size)
     scale[living] = np.sqrt(made[living]) / np.sqrt(read[living])
+    if least is not None:
+        scale = np.where(np.isnan(least), 1.0, np.maximum(scale, least))
     current[pair.first] = first / scale.reshape(*first.shape[:2], 1)
     current[pair.second] = current[pair.second] * np.repeat(scale, pair.columns).reshape(
         second.shape[0], 1, -1
@@ -304,22 +313,37 @@ class Equalize:
 
     def run(self, model: ir.Model) -> bool:
         """Equalize; True when any weight had to change."""
-        pairs = linear_pairs(model.graph)
-        nodes = {node_key(node): node for pair in pairs for node in (pair.first, pair.second)}
-        magnitudes = {key: np.abs(_blocks(node)).max(axis=3) for key, node in nodes.items()}
-        shared = [SharedChannels(node_key(p.first), node_key(p.second), p.columns) for p in pairs]
-        scales = equalizing_scales(magnitudes, shared)
-        if scales is None:
-            return False
-        factors = {key: _Factors() for key in nodes}
-        for pair, scale in zip(shared, scales, strict=True):
-            factors[pair.first].made = scale
-            factors[pair.second].read = np.repeat(scale, pair.columns)
-        names = NameScope.of_values(model)
-        for key, node in nodes.items():
-            _scale(node, factors[key], names)
-        forget_lineage(model)
-        return True
+        return equalize_pairs(model, linear_pairs(model.graph))
+
+
+def equalize_pairs(
+    model: ir.Model, pairs: Sequence[LinearPair], floors: Sequence[Doubles | None] = ()
+) -> bool:
+    """Equalize ``pairs`` of ``model``, which changes; True when any weight had to.
+
+    Args:
+        model: canonical.
+        pairs: of it.
+        floors: as ``equalizing_scales`` takes them.
+
+    Raises:
+        UnsupportedError: factors do not settle.
+    """
+    nodes = {node_key(node): node for pair in pairs for node in (pair.first, pair.second)}
+    magnitudes = {key: np.abs(_blocks(node)).max(axis=3) for key, node in nodes.items()}
+    shared = [SharedChannels(node_key(p.first), node_key(p.second), p.columns) for p in pairs]
+    scales = equalizing_scales(magnitudes, shared, floors)
+    if scales is None:
+        return False
+    factors = {key: _Factors() for key in nodes}
+    for pair, scale in zip(shared, scales, strict=True):
+        factors[pair.first].made = scale
+        factors[pair.second].read = np.repeat(scale, pair.columns)
+    names = NameScope.of_values(model)
+    for key, node in nodes.items():
+        _scale(node, factors[key], names)
+    forget_lineage(model)
+    return True
 
 
 @dataclass(slots=True)
@@ -383,7 +407,7 @@ class OpenClips:
         found = {
             node: None
             for pair in linear_pairs(model.graph, through=frozenset({"Clip"}))
-            if all(_opens(clip) for clip in pair.between if clip.op_type == "Clip")
+            if all(opens(clip) for clip in pair.between if clip.op_type == "Clip")
             for node in pair.between
             if node.op_type == "Clip"
         }
@@ -394,7 +418,7 @@ class OpenClips:
         return bool(found)
 
 
-def _opens(clip: ir.Node) -> bool:
+def opens(clip: ir.Node) -> bool:
     """Whether the lower end of ``clip`` is 0 and the upper one, if any, a positive constant."""
     low, high = (constant_value(value) for value in (*clip.inputs[1:], None, None)[:2])
     if low is None or low.size != 1 or low.item() != 0 or is_pinned(clip.outputs[0]):
