@@ -55,12 +55,14 @@ SUBJECTS = {
     "g2p_en": Ground("cmudict_words", "cmudict_calibration", 64, "per", limit=200),
 }
 BACKENDS = ("integer-ideal", "ort-cpu")
+OURS = ("w8a8_asym_pc", "w7a8_asym_pc")
+"""Pairs of products by 7 bits do not saturate on processors without VNNI."""
 
 
 def schemas() -> list[str]:
     """Ours, and every quantizer and variant that is installed."""
     known = quantizer_catalogue(known_extensions())
-    found = ["w8a8_asym_pc"]
+    found = [*OURS]
     for name in known.names():
         quantizer = load_quantizer(known.get(name))
         found += [f"by-{name}", *(f"by-{name}.{one}" for one in quantizer.variants)]
@@ -243,7 +245,8 @@ def page(names: list[str], cache: Cache) -> str:
         "95 % interval (by sources where samples share some; per, the phoneme error rate, has the",
         "90 % interval of a paired bootstrap). Seconds are wall clock of one run on a shared and",
         "busy computer with two cores. Written by `benchmarks/quantizers.py --write`, which has",
-        "the settings. `w8a8_asym_pc` is qbench's own.",
+        "the settings. `w8a8_asym_pc` and `w7a8_asym_pc` are qbench's own; the second has weights",
+        "of 7 bits, with which `ort-cpu` saturates no sum on a processor without VNNI.",
     ]
     for model in SUBJECTS:
         lines += model_table(model, names, cache)

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from qbench.graph.outside_operators import with_operators as with_operators
     from qbench.graph.qdq import QDQ_IR_VERSION as QDQ_IR_VERSION
     from qbench.graph.qdq import QDQ_OPSET as QDQ_OPSET
+    from qbench.graph.qdq import axis_of as axis_of
     from qbench.graph.qdq import check_convention as check_convention
     from qbench.graph.qdq import clip_of_codes as clip_of_codes
     from qbench.graph.qdq import code_dtype as code_dtype

@@ -147,7 +147,7 @@ def node_qparams(node: ir.Node) -> QParams | None:
         )
     if points.size == 1:
         points = np.broadcast_to(points.reshape(()), scale.shape)
-    axis = int_attribute(node, "axis", 1)
+    axis = axis_of(node)
     _check_axis(node, scale, axis, block)
     return _made(node, scale, points, qtype, (axis, block or None))
 
@@ -236,6 +236,17 @@ def _check_blocks(node: ir.Node, scale: _Array, axis: int, block: int) -> None:
             f"scales of shape {scale.shape} for blocks of {block} along axis {axis} of {shape}",
             f"scales of shape {expected}",
         )
+
+
+def axis_of(node: ir.Node) -> int:
+    """The axis of the scales of a Q or DQ ``node``.
+
+    A vector has one axis, whatever is written: onnx-neural-compressor writes the axis of the weight
+    for its bias, too, and ONNX Runtime, which joins both into one product, does not look at it.
+    """
+    source = input_at(node, 0)
+    is_vector = source is not None and source.shape is not None and len(source.shape) == 1
+    return 0 if is_vector else int_attribute(node, "axis", 1)
 
 
 def code_dtype(node: ir.Node) -> ir.DataType:
@@ -453,7 +464,7 @@ def _breaches_of_dequantize(node: ir.Node) -> Iterator[str]:
 def _same_qparams(quantize: ir.Node, dequantize: ir.Node) -> bool:
     if quantize.op_type == "DynamicQuantizeLinear":
         return list(dequantize.inputs[1:3]) == list(quantize.outputs[1:3])
-    if int_attribute(quantize, "axis", 1) != int_attribute(dequantize, "axis", 1):
+    if axis_of(quantize) != axis_of(dequantize):
         return False
     pairs = ((input_at(quantize, index), input_at(dequantize, index)) for index in (1, 2))
     return all(a is b or _equal(constant_value(a), constant_value(b)) for a, b in pairs)
@@ -495,7 +506,7 @@ def _breaches_of_axis(node: ir.Node, scale: npt.NDArray[Any]) -> Iterator[str]:
         or int_attribute(node, "block_size", 0)
     ):
         return
-    axis, shape = int_attribute(node, "axis", 1), source.shape
+    axis, shape = axis_of(node), source.shape
     if not -len(shape) <= axis < len(shape):
         yield f"'{node_key(node)}' has axis {axis} of a value with {len(shape)} dimensions."
     elif isinstance(size := shape[axis], int) and size != scale.size:

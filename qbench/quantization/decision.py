@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from qbench.calibration import Unit
 from qbench.graph import Capabilities, input_at
 from qbench.numerics import QParams, QType
-from qbench.quantization.spec import Role, Slot
+from qbench.quantization.spec import Role, Slot, constant_dtype
 
 BY_SCHEMA = "the schema"
 """The source of given parameters that a schema fixes."""
@@ -148,9 +148,10 @@ def reason_for_float(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabil
         return f"it has no integer {unit.head.op_type}"
     if limits.integer_products is None:
         return ""
-    operands = [
-        decision for slot, decision in slots.items() if slot.role in (Role.INPUT, Role.WEIGHT)
-    ]
+    factors = {
+        slot: decision for slot, decision in slots.items() if slot.role in (Role.INPUT, Role.WEIGHT)
+    }
+    operands = [*factors.values()]
     biases = [decision for slot, decision in slots.items() if slot.role is Role.BIAS]
     dynamic = sum(isinstance(decision, Dynamic) for decision in operands)
     if dynamic and (unit.head.op_type, dynamic) not in limits.dynamic_products:
@@ -165,8 +166,8 @@ def reason_for_float(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabil
             "computed at run time"
         )
     names = tuple(
-        _DYNAMIC if isinstance(decision, Dynamic) else _qtype_name(decision)
-        for decision in operands
+        _DYNAMIC if isinstance(decision, Dynamic) else _qtype_name(slot, decision)
+        for slot, decision in factors.items()
     )
     if names not in limits.integer_products:
         types = " by ".join(
@@ -214,7 +215,16 @@ def _reason_of_bias(
     return "the bias is not at the scale of the product"
 
 
-def _qtype_name(decision: Decision) -> str | None:
-    """The name of its type; None where it has none, or one per block."""
+def _qtype_name(slot: Slot, decision: Decision) -> str | None:
+    """The name of its type; None where it has none, or one per block.
+
+    Of a weight it is the type that stores the codes: an engine reads int7 as int8. Codes of an
+    activation in 7 bits are clipped, which no kernel does.
+    """
     qparams = qparams_of(decision)
-    return None if qparams is None or qparams.block_size is not None else qparams.qtype.name
+    if qparams is None or qparams.block_size is not None:
+        return None
+    qtype = qparams.qtype
+    if slot.role is not Role.WEIGHT or qtype.is_float:
+        return qtype.name
+    return constant_dtype(qtype).name.lower()

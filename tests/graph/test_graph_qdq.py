@@ -2,10 +2,11 @@
 and each rule has a graph that breaks just it.
 """
 
+import numpy as np
 import onnx_ir as ir
 import pytest
 
-from qbench.graph import Form, check_convention, form_of, mark_float_codes
+from qbench.graph import Form, check_convention, form_of, mark_float_codes, node_qparams
 
 HEAD = """<ir_version: 10, opset_import: ["" : 21]>
 net (float[N, 2] x) => (float[N, 2] y)
@@ -71,6 +72,15 @@ def test_the_convention_is_kept():
 def test_each_rule_can_be_broken(old, new, words):
     found = breaches(old, new)
     assert any(words in sentence for sentence in found), found
+
+
+def test_a_vector_has_one_axis_whatever_is_written():
+    body = GOOD.replace("(wq, ws, wz)", "(wq, ws, wz) [b] b = DequantizeLinear <axis = 1> (bq, ws)")
+    head = HEAD.replace("float[2] ws", "int32[2] bq = {5, 6}, float[2] ws")
+    node = next(node for node in ir.from_onnx_text(head + body + "}").graph if node.name == "b")
+    qparams = node_qparams(node)
+    assert qparams.axis == 0
+    np.testing.assert_array_equal(qparams.scale, [0.5, 1.0])
 
 
 def test_a_computed_integer_is_no_source():

@@ -52,6 +52,7 @@ def engine_multiplies_integers(model, folder) -> bool:
 @pytest.mark.parametrize(
     "schema",
     ["w8a8_asym_pc", "w8a8_asym_pt", "w8a8_symu8_pc", "w8a8_asym_pc_bias8", "w4a8_asym_pc",
+     "w7a8_asym_pc",
      "w16a16_sym_pc", "w8a8_asym_b32", "w8a8_asym_pc_dyn", "w8_sym_pc"],
 )  # fmt: skip
 def test_the_share_is_what_the_engine_multiplies(schema, tmp_path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.graph import float_qparams, int_attribute
+from qbench.graph import axis_of, float_qparams, int_attribute
 from qbench.interpreter.arrays import Array, BatchError
 from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.kernel import KernelContext, KernelFunction
@@ -153,7 +153,7 @@ def dequantize_linear(making: KernelContext) -> KernelFunction:
     _check(making, making.node.outputs[0])
     if any(making.constant(index) is None and not making.absent(index) for index in (1, 2)):
         return reference(making)
-    axis = int_attribute(making.node, "axis", 1)
+    axis = axis_of(making.node)
     data = making.node.inputs[0]
     if making.absent(2) and (data is None or data.dtype is None):
         return _dequantizing_any(making.scales(1), axis)
