@@ -241,12 +241,17 @@ def _check_blocks(node: ir.Node, scale: _Array, axis: int, block: int) -> None:
 def axis_of(node: ir.Node) -> int:
     """The axis of the scales of a Q or DQ ``node``.
 
-    A vector has one axis, whatever is written: onnx-neural-compressor writes the axis of the weight
-    for its bias, too, and ONNX Runtime, which joins both into one product, does not look at it.
+    A row of numbers has one axis, whatever is written: onnx-neural-compressor writes the axis of
+    the weight for its bias, ONNX Runtime's quantizer axis 0 for a bias of ``[1, n]``, and ONNX
+    Runtime, which joins weight and bias into one product, does not look at it.
     """
-    source = input_at(node, 0)
-    is_vector = source is not None and source.shape is not None and len(source.shape) == 1
-    return 0 if is_vector else int_attribute(node, "axis", 1)
+    source, written = input_at(node, 0), int_attribute(node, "axis", 1)
+    if source is None or source.shape is None:
+        return written
+    long = [axis for axis, size in enumerate(source.shape) if size != 1]
+    if len(source.shape) == 1:
+        return 0
+    return long[0] if len(long) == 1 else written
 
 
 def code_dtype(node: ir.Node) -> ir.DataType:

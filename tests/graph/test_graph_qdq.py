@@ -74,12 +74,14 @@ def test_each_rule_can_be_broken(old, new, words):
     assert any(words in sentence for sentence in found), found
 
 
-def test_a_vector_has_one_axis_whatever_is_written():
-    body = GOOD.replace("(wq, ws, wz)", "(wq, ws, wz) [b] b = DequantizeLinear <axis = 1> (bq, ws)")
-    head = HEAD.replace("float[2] ws", "int32[2] bq = {5, 6}, float[2] ws")
+@pytest.mark.parametrize(("shape", "written", "axis"), [("2", 1, 0), ("1, 2", 0, 1)])
+def test_a_row_of_numbers_has_one_axis_whatever_is_written(shape, written, axis):
+    body = GOOD.replace("(wq, ws, wz)", "(wq, ws, wz) [b] b = DequantizeLinear <axis = @> (bq, ws)")
+    body = body.replace("@", str(written))
+    head = HEAD.replace("float[2] ws", f"int32[{shape}] bq = {{5, 6}}, float[2] ws")
     node = next(node for node in ir.from_onnx_text(head + body + "}").graph if node.name == "b")
     qparams = node_qparams(node)
-    assert qparams.axis == 0
+    assert qparams.axis == axis
     np.testing.assert_array_equal(qparams.scale, [0.5, 1.0])
 
 
