@@ -190,7 +190,8 @@ def row(schema: str, results: dict[str, dict[str, Any]]) -> str:
     cells, note, reason = [], None, ""
     for result in results.values():
         if "value" not in result:
-            cells += [result.get("error", "not measured"), "", ""]
+            # The last words of its process; what is before them has paths of this computer.
+            cells += [result.get("error", "not measured").rpartition(" / ")[2], "", ""]
             continue
         low, high = (f"{100 * one:+.2f}" for one in result["interval"])
         change = f"{100 * (result['value'] - result['fp32']):+.2f} ({low} … {high})"
