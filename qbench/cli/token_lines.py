@@ -1,16 +1,18 @@
 """The table of two token streams as lines of a terminal and as JSON."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qbench.cli.printing import print_columns, put
-from qbench.metrics import TokenRow, TokenTable
 from qbench.number_text import counted, value_text
+
+if TYPE_CHECKING:
+    from qbench.metrics import TokenRow, TokenTable
 
 _HEADER = ("of tokens", "value", "at most", "±", "90 % interval")
 
 
-def print_token_table(table: TokenTable) -> None:
+def print_token_table(table: "TokenTable") -> None:
     """A line for each row; a column that no row fills is left out."""
     put(
         f"{counted(table.tokens, 'token')} of {counted(table.samples, 'sample')}, "
@@ -25,7 +27,7 @@ def print_token_table(table: TokenTable) -> None:
     print_columns(kept[1:], kept[0])
 
 
-def _line(row: TokenRow) -> tuple[str, ...]:
+def _line(row: "TokenRow") -> tuple[str, ...]:
     most = "" if row.most is None else _number(row.most, row.unit)
     error = "" if row.error is None else _number(row.error, row.unit)
     ends = (
@@ -40,7 +42,7 @@ def _number(value: float, unit: str) -> str:
     return "unbounded" if value == math.inf else "–"
 
 
-def plain_table(table: TokenTable) -> dict[str, Any]:
+def plain_table(table: "TokenTable") -> dict[str, Any]:
     """The table for ``--json``; numbers that are not finite are null."""
     return {
         "tokens": table.tokens,
@@ -50,7 +52,7 @@ def plain_table(table: TokenTable) -> dict[str, Any]:
     }
 
 
-def _plain_row(row: TokenRow) -> dict[str, Any]:
+def _plain_row(row: "TokenRow") -> dict[str, Any]:
     numbers = {"value": row.value, "most": row.most, "error": row.error}
     finite = {
         name: None if value is None or not math.isfinite(value) else value
