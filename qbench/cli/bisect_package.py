@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qbench.cli.bisect_quantizer import QuantizerReleases, quantizer_asked, with_package
 from qbench.cli.command import ExitCode
 from qbench.cli.options import (
     choose_schema,
@@ -24,9 +25,10 @@ from qbench.number_text import counted
 from qbench.working import working
 
 if TYPE_CHECKING:
-    from qbench.backends import AnotherPython
+    from qbench.backends import Backend
     from qbench.evaluation import Subject, SubjectArtifacts
     from qbench.judging import Compared, Measurement
+    from qbench.quantization import Quantizer, Schema
     from qbench.suite import Mark, PackageNotes, PackageTask, PackageTrial, Question
 
 
@@ -45,12 +47,14 @@ class ModelTrials:
 
     Args:
         arguments: those of the command.
-        python: the program of a release.
+        backend: that of a release.
+        schema: that of a release; None: the model runs as it is.
         good: that release.
     """
 
     arguments: argparse.Namespace
-    python: Callable[[str], Path]
+    backend: "Callable[[str], Backend]"
+    schema: "Callable[[str], Schema | None]"
     good: str
 
     def __call__(self, version: str) -> "PackageTrial":
@@ -63,8 +67,7 @@ class ModelTrials:
 
         good = self._good
         try:
-            backend = self._backend(version)
-            measured = self._measured(backend, good)
+            measured = self._measured(self.backend(version), self.schema(version), good)
         except QbenchError as error:
             if version == self.good:
                 raise
@@ -75,14 +78,8 @@ class ModelTrials:
         return _compared(measured.compared, self.arguments.tolerance)
 
     @cached_property
-    def _good(self) -> "AnotherPython":
-        return self._backend(self.good)
-
-    def _backend(self, version: str) -> "AnotherPython":
-        from qbench.backends import python_backend
-
-        name = f"{self.arguments.package}-{version}"
-        return python_backend(self.python(version), self.arguments.backend, name=name)
+    def _good(self) -> "Backend":
+        return self.backend(self.good)
 
     @cached_property
     def _subject(self) -> "Subject":
@@ -105,12 +102,13 @@ class ModelTrials:
             shared.require_float()
         return shared
 
-    def _measured(self, backend: "AnotherPython", good: "AnotherPython") -> "Measurement":
+    def _measured(
+        self, backend: "Backend", schema: "Schema | None", good: "Backend"
+    ) -> "Measurement":
         from qbench.evaluation import Comparator, environment_here, measure_cell
         from qbench.judging import FP32, Cell, Criterion
 
         given = self.arguments
-        schema = choose_schema(given.schema) if given.schema else None
         criterion = Criterion(backend=good.name, relative=given.tolerance)
         comparator = (
             None
@@ -151,6 +149,31 @@ class ModelTrials:
         from qbench.judging import valued
 
         return ", ".join(f"{one.metric} {valued(one, one.value)}" for one in measured.scores)
+
+
+def _model_trials(
+    arguments: argparse.Namespace,
+    python: Callable[[str], Path],
+    releases: QuantizerReleases | None,
+    good: str,
+) -> ModelTrials:
+    """Trials of releases of an engine, which run the model, or of a quantizer, which makes it."""
+    from qbench.backends import get_backend, python_backend
+
+    named = arguments.backend
+    if releases is not None:
+        return ModelTrials(
+            arguments=arguments,
+            backend=lambda _: get_backend(named),
+            schema=releases.schema,
+            good=good,
+        )
+    chosen = choose_schema(arguments.schema) if arguments.schema else None
+
+    def backend(version: str) -> "Backend":
+        return python_backend(python(version), named, name=f"{arguments.package}-{version}")
+
+    return ModelTrials(arguments=arguments, backend=backend, schema=lambda _: chosen, good=good)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,7 +331,11 @@ def declare_environments(parser: argparse.ArgumentParser) -> None:
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench bisect package``."""
-    parser.add_argument("package", metavar="NAME", help="name of the package, such as onnxruntime")
+    parser.add_argument(
+        "package",
+        metavar="NAME",
+        help="name of the package, such as onnxruntime, or of a quantizer, such as by-nncf",
+    )
     parser.add_argument("--good", required=True, metavar="A", help="a version that is good")
     parser.add_argument(
         "--bad", required=True, metavar="B", help="a later or earlier version that is bad"
@@ -366,25 +393,31 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """Halve until one version, or a stretch that cannot be tried, is left; print it.
 
     Raises:
-        InputError: a version that is not known, or neither a model nor a command.
+        InputError: a version that is not known, neither a model nor a command, or a quantizer
+            without a metric.
         UnavailableError: an end of the line cannot be had.
         IncomparableError: the ends do not differ.
         StoreError: the notebook cannot be written.
     """
     from qbench.suite import PackageNotes, next_commit, reopened, save_notes, suspects
 
+    named, quantizer = arguments.package, quantizer_asked(arguments)
+    check_environments(arguments, f"Bisecting {named}")
+    if quantizer is not None:
+        arguments = with_package(arguments, quantizer)
     _check(arguments)
     there = environments(arguments)
-    task = _task(arguments, there)
-    path = Path(
-        arguments.state or f"reports/bisect/{task.package}-{task.line[0]}-{task.line[-1]}.json"
-    )
+    task = _task(arguments, there, quantizer)
+    path = Path(arguments.state or f"reports/bisect/{named}-{task.line[0]}-{task.line[-1]}.json")
     notes = reopened(path, PackageNotes(task=task), is_over=lambda kept: kept.ended)
-    python = programs(arguments, there)
+    releases = None
+    if quantizer is not None:
+        releases = QuantizerReleases(quantizer=quantizer, arguments=arguments, there=there)
+    python = programs(arguments, there) if releases is None else releases.python
     trial: Callable[[str], PackageTrial] = (
         CommandTrials(command=arguments.command, python=python)
         if arguments.command
-        else ModelTrials(arguments=arguments, python=python, good=task.line[0])
+        else _model_trials(arguments, python, releases, task.line[0])
     )
 
     def tried(notes: "PackageNotes", version: str) -> "PackageNotes":
@@ -439,7 +472,6 @@ def _check(arguments: argparse.Namespace) -> None:
             expected="both, or neither",
             remedy="Name the schema.",
         )
-    check_environments(arguments, doing)
 
 
 def check_environments(arguments: argparse.Namespace, doing: str) -> None:
@@ -482,7 +514,9 @@ def known_versions(arguments: argparse.Namespace, there: Mapping[str, Path]) -> 
     return offered_versions(arguments.package, Path(base) if base else None)
 
 
-def _task(arguments: argparse.Namespace, there: Mapping[str, Path]) -> "PackageTask":
+def _task(
+    arguments: argparse.Namespace, there: Mapping[str, Path], quantizer: "Quantizer | None"
+) -> "PackageTask":
     from qbench.suite import PackageTask, versions_between
 
     package, known = arguments.package, known_versions(arguments, there)
@@ -493,6 +527,8 @@ def _task(arguments: argparse.Namespace, there: Mapping[str, Path]) -> "PackageT
     }
     asked |= {"command": " ".join(arguments.command), "with": " ".join(arguments.requirements)}
     asked["extension"] = " ".join(arguments.extension)
+    if quantizer is not None:
+        asked["quantizer"] = quantizer.digest
     line = versions_between(package, known, arguments.good, arguments.bad)
     return PackageTask(
         package=package, line=line, asked={name: text for name, text in asked.items() if text}

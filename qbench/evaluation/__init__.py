@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from qbench.evaluation.measure import measure_cell as measure_cell
     from qbench.evaluation.measure import measure_request as measure_request
     from qbench.evaluation.measure import subject_artifacts as subject_artifacts
+    from qbench.evaluation.quantizer_run import quantizer_python as quantizer_python
     from qbench.evaluation.recorded import environment_of as environment_of
     from qbench.evaluation.request import Comparator as Comparator
     from qbench.evaluation.request import Request as Request

@@ -85,7 +85,7 @@ def run_quantizer(task: QuantizerTask, entry: Path, cache: Cache) -> None:
         UnsupportedError: it ends with an error, or does not take such a model.
         QbenchError: it reaches a limit, or its file is not accepted.
     """
-    python = python_of(task.quantizer, cache)
+    python = quantizer_python(task.quantizer, cache)
     with working(f"quantizing {task.what} by {task.quantizer.name}"):
         end, written, path = _run_once(task, python, entry.with_name("tool"))
         if not end.watched:
@@ -137,7 +137,7 @@ def stacked(batches: "Sequence[Feeds]", doing: str) -> "dict[str, Array]":
     return {name: np.concatenate([feeds[name] for feeds in chosen]) for name in chosen[0]}
 
 
-def python_of(quantizer: "Quantizer", cache: Cache) -> Path:
+def quantizer_python(quantizer: "Quantizer", cache: Cache) -> Path:
     """The Python of the environment of ``quantizer``, created from its lock if needed.
 
     Raises:

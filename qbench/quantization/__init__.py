@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from qbench.quantization.quantizer_file import Quantizer as Quantizer
     from qbench.quantization.quantizer_file import load_quantizer as load_quantizer
     from qbench.quantization.quantizer_file import lock_lines as lock_lines
+    from qbench.quantization.quantizer_file import lock_with as lock_with
     from qbench.quantization.quantizer_file import quantizer_catalogue as quantizer_catalogue
     from qbench.quantization.quantizer_file import quantizer_of as quantizer_of
     from qbench.quantization.reading import float8_share as float8_share

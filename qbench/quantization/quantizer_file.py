@@ -9,11 +9,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qbench.errors import InputError, unknown_name
 from qbench.extension import Catalogue, Extension, extending_packages
 from qbench.storage import digest_file, digest_plain, read_toml, value_from_table
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 PREFIX = "by-"
 """Names of schemas that begin so are quantizers."""
@@ -219,6 +222,43 @@ def lock_lines(path: Path) -> list[str]:
         ) from error
     lines = (line.partition(" #")[0].strip() for line in text.replace("\\\n", " ").splitlines())
     return [line for line in lines if line and not line.startswith("#")]
+
+
+def lock_with(lines: Iterable[str], pins: Iterable[str], doing: str) -> list[str]:
+    """The requirements ``lines`` of a lock without hashes, which fit no other release, and with the
+    versions of ``pins``; a package that they do not name is put behind them.
+
+    Args:
+        lines: as ``lock_lines`` gives them.
+        pins: such as ``nncf==2.19.0`` and ``numpy<2``.
+        doing: for errors.
+
+    Raises:
+        InputError: a line or a pin is not a requirement.
+    """
+    found = [_requirement(line.partition(" --")[0].strip(), doing) for line in lines]
+    for pin in pins:
+        wanted = _requirement(pin, doing)
+        same = [one for one in found if normalized(one.name) == normalized(wanted.name)]
+        for one in same:
+            one.specifier = wanted.specifier
+        if not same:
+            found.append(wanted)
+    return [str(one) for one in found]
+
+
+def _requirement(text: str, doing: str) -> "Requirement":
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        return Requirement(text)
+    except InvalidRequirement as error:
+        raise InputError(
+            doing,
+            found=f"the requirement '{text[:80]}'",
+            expected="the name of a package and its versions",
+            remedy="Write it as 'onnxruntime==1.17.3'.",
+        ) from error
 
 
 def pinned_versions(path: Path) -> dict[str, str]:
