@@ -117,7 +117,30 @@ def tell_steps(
                 write(f"qbench: {steps_line(steps, clock())}")
 
 
+class _Teller:
+    """The thread that tells what this process does, from ``start`` to ``stop``, again and again."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+
+    def start(self) -> None:
+        self._ended = threading.Event()
+        self._thread = threading.Thread(
+            target=tell_steps,
+            args=(self._write, self._ended.wait),
+            name="qbench-steps",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join(1)
+
+
 _TELLING = threading.Lock()
+_TELLERS: list[_Teller] = []
+"""The one that tells, if any."""
 
 
 @contextlib.contextmanager
@@ -128,14 +151,25 @@ def telling(write: Callable[[str], object]) -> Iterator[None]:
     if not _TELLING.acquire(blocking=False):
         yield
         return
-    ended = threading.Event()
-    thread = threading.Thread(
-        target=tell_steps, args=(write, ended.wait), name="qbench-steps", daemon=True
-    )
-    thread.start()
+    teller = _Teller(write)
+    teller.start()
+    _TELLERS.append(teller)
     try:
         yield
     finally:
-        ended.set()
-        thread.join(1)
+        _TELLERS.remove(teller)
+        teller.stop()
         _TELLING.release()
+
+
+@contextlib.contextmanager
+def untold() -> Iterator[None]:
+    """Inside the block no thread tells anything, so that this process may fork."""
+    tellers = tuple(_TELLERS)
+    for teller in tellers:
+        teller.stop()
+    try:
+        yield
+    finally:
+        for teller in tellers:
+            teller.start()

@@ -634,15 +634,19 @@ def html_pages(
         comparisons: suite → its newest run compared with an earlier one.
         previews: the folder with what samples look like; None: there is none.
     """
-    return dict(each_page(reports, comparisons, previews))
+    renderer = Renderer()
+    return {
+        page.path: renderer.render(template, page)
+        for template, page in listed_pages(reports, comparisons, previews)
+    }
 
 
-def each_page(
+def listed_pages(
     reports: Sequence[Report],
     comparisons: Mapping[str, Comparison] | None = None,
     previews: Path | None = None,
-) -> Iterator[tuple[str, str]]:
-    """(path, page) of ``html_pages``, drawn one after the other, so that they need not be held.
+) -> list[tuple[str, Page]]:
+    """(template, page) of ``html_pages``, not drawn yet; of each suite the large ones first.
 
     Args:
         comparisons, previews: as there.
@@ -653,11 +657,11 @@ def each_page(
     suites = tuple(
         (r.suite, r.state, p.page("index")) for r, p in zip(reports, places, strict=True)
     )
-    renderer = Renderer()
-    for report, place in zip(reports, places, strict=True):
-        found = (comparisons or {}).get(report.suite)
-        for template, page in _pages(report, place, suites, found):
-            yield page.path, renderer.render(template, replace(page, previews=previews))
+    return [
+        (template, replace(page, previews=previews))
+        for report, place in zip(reports, places, strict=True)
+        for template, page in _pages(report, place, suites, (comparisons or {}).get(report.suite))
+    ]
 
 
 def compare_page(

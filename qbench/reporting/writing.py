@@ -7,8 +7,9 @@ from pathlib import Path
 from qbench.errors import unknown_name
 from qbench.reporting.assembly import NOTHING, Memory, build_reports
 from qbench.reporting.github import badge_text, comment_text, comparison_with_main
-from qbench.reporting.html import compare_page, each_page
+from qbench.reporting.html import Page, Renderer, compare_page, listed_pages
 from qbench.reporting.markdown import markdown_text
+from qbench.reporting.page_shares import draw_shares
 from qbench.reporting.places import FRONT, KINDS, TABS, Places, file_name, remove_outdated
 from qbench.reporting.progress import WINDOW
 from qbench.reporting.report import Report
@@ -59,11 +60,8 @@ def write_reports(
     reports = (replace(reports[0], notices=(*problems, *reports[0].notices)), *reports[1:])
     written: list[Path] = []
     if "html" in chosen:
-        with writing_pages(folder) as write:
-            comparisons = _comparisons(reports, history_runs)
-            for path, page in each_page(reports, comparisons, previews or folder):
-                written.append(folder / path)
-                write(written[-1], page)
+        comparisons = _comparisons(reports, history_runs)
+        written += _write_pages(listed_pages(reports, comparisons, previews or folder), folder)
         remove_outdated(folder, frozenset(written))
     charts: dict[tuple[str, str], str] = {}
     if "png" in chosen:
@@ -114,6 +112,19 @@ def write_comparison(comparison: Comparison, folder: Path, *, first: str) -> Pat
 def front_pages(written: Iterable[Path], folder: Path) -> list[Path]:
     """Of the files ``written`` into ``folder`` those that a person opens first."""
     return [path for path in written if path.parent == folder and path.name in FRONT.values()]
+
+
+def _write_pages(pages: Sequence[tuple[str, Page]], folder: Path) -> list[Path]:
+    """Draw ``pages`` into ``folder``, in several processes where there are many; their files."""
+    paths = [folder / page.path for _, page in pages]
+    renderer = Renderer()
+    with writing_pages(folder) as write:
+
+        def draw(number: int) -> None:
+            write(paths[number], renderer.render(*pages[number]))
+
+        draw_shares(draw, len(pages))
+    return paths
 
 
 def _comparisons(reports: Sequence[Report], runs: Sequence[Run]) -> dict[str, Comparison]:

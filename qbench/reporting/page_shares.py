@@ -1,0 +1,123 @@
+"""Drawing many pages in several processes, each with a share of them.
+
+Pages of a large suite take longer than reading its history. They are drawn from one value that
+nothing changes any more, so that forks of this process share its memory, and only the number of a
+page travels. Each process takes the next page that none has taken, and this process takes part:
+
+- The numbers are in a pipe before the first fork, and its writing end is closed. A process that
+  finds none is done; none waits for another one, and a process that is killed holds nothing.
+- A fork that fails says nothing. This process then draws the pages that it did not draw itself, so
+  that an error is raised here, as without forks, and a page whose process was killed is drawn.
+- A fork whose parent is gone ends after its page.
+"""
+
+import contextlib
+import gc
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator
+
+from qbench.working import untold
+
+MOST_PROCESSES = 4
+FEWEST_PAGES = 48
+"""Pages of which more than one process draw; fewer take no longer than a second."""
+_NUMBER, _MOST_NUMBERS = 4, 1_000
+"""Bytes of a number in the pipe, and how many fit into the smallest pipe, of 4,096 bytes."""
+_THREADS = "/proc/self/task"
+
+
+def draw_shares(draw: Callable[[int], object], count: int, *, fewest: int = FEWEST_PAGES) -> None:
+    """Call ``draw`` with each number below ``count``, in several processes where that is worth it.
+
+    What ``draw`` does must be seen outside its process, as a file is. Those that take longest come
+    first. Where this process has other threads, or the system no fork that is safe, there is one
+    process.
+
+    Args:
+        fewest: with fewer numbers there is one process.
+
+    Raises:
+        Exception: what ``draw`` raises; the numbers after it may have been drawn.
+    """
+    forks = min(MOST_PROCESSES, _cores()) - 1 if count >= fewest else 0
+    if not forks:
+        for number in range(count):
+            draw(number)
+        return
+    reader = _numbers_of(-(-count // _MOST_NUMBERS), count)
+    drawn: set[int] = set()
+    try:
+        children = _forked(lambda: _draw_all(draw, reader, count, os.getppid()), forks)
+        try:
+            for number in _taken(reader, count):
+                draw(number)
+                drawn.add(number)
+        finally:
+            for _ in _taken(reader, count):  # after an error: they find none and end
+                pass
+            for child in children:
+                child.join()
+    finally:
+        os.close(reader)
+    if any(child.exitcode for child in children):
+        for number in range(count):
+            if number not in drawn:
+                draw(number)
+
+
+def _cores() -> int:
+    """The cores that this process may use; 1 where the system has no fork that is safe."""
+    return len(os.sched_getaffinity(0)) if os.path.isdir(_THREADS) else 1
+
+
+def _numbers_of(step: int, count: int) -> int:
+    """A pipe to read each ``step``-th number below ``count`` from, and then its end."""
+    reader, writer = os.pipe()
+    with open(writer, "wb", buffering=0) as file:
+        file.write(b"".join(n.to_bytes(_NUMBER, "little") for n in range(0, count, step)))
+    return reader
+
+
+def _taken(reader: int, count: int) -> Iterator[int]:
+    """The numbers that this process takes from the pipe: no other process takes the same."""
+    step = -(-count // _MOST_NUMBERS)
+    while taken := os.read(reader, _NUMBER):
+        first = int.from_bytes(taken, "little")
+        yield from range(first, min(first + step, count))
+
+
+def _forked(act: Callable[[], None], count: int) -> list[multiprocessing.context.ForkProcess]:
+    """``count`` forks of this process that ``act``; fewer where it has threads or the system
+    refuses one.
+    """
+    context = multiprocessing.get_context("fork")
+    children = [context.Process(target=act, daemon=True) for _ in range(count)]
+    started = []
+    with untold(), contextlib.suppress(OSError):  # too many processes, or no memory
+        for child in children if _has_one_thread() else ():
+            child.start()
+            started.append(child)
+    return started
+
+
+def _has_one_thread(tries: int = 50) -> bool:
+    """Whether this process has one thread; the system takes a moment to end one that was joined."""
+    for _ in range(tries):
+        if len(os.listdir(_THREADS)) == 1:
+            return True
+        time.sleep(0.002)
+    return False
+
+
+def _draw_all(draw: Callable[[int], object], reader: int, count: int, parent: int) -> None:
+    """What a fork does: exit code 1 after an error, and no word of it."""
+    gc.freeze()  # a collection would write to all objects, and the pages of memory be copied
+    try:
+        for number in _taken(reader, count):
+            if os.getppid() != parent:
+                break
+            draw(number)
+    except BaseException:  # also an interrupt, which the parent receives too
+        raise SystemExit(1) from None
