@@ -618,8 +618,8 @@ def _slowest_cells(report: Report, count: int = 12) -> list[CellView]:
 # Suites other than that of the newest run have the same pages in ``suites/<suite>/``.
 
 BUDGET = 2_000_000
-"""Bytes of a whole site of 60 models; and bytes that no page exceeds, whatever the number of
-models.
+"""Bytes of a whole site of 60 models; and what a page of a larger suite is meant to stay within,
+whatever the number of models.
 """
 
 

@@ -13,19 +13,23 @@ page travels. Each process takes the next page that none has taken, and this pro
 
 import contextlib
 import gc
-import multiprocessing
 import os
-import time
+import sys
+import threading
+import warnings
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from qbench.working import untold
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkProcess
 
 MOST_PROCESSES = 4
 FEWEST_PAGES = 48
 """Pages of which more than one process draw; fewer take no longer than a second."""
 _NUMBER, _MOST_NUMBERS = 4, 1_000
 """Bytes of a number in the pipe, and how many fit into the smallest pipe, of 4,096 bytes."""
-_THREADS = "/proc/self/task"
 
 
 def draw_shares(draw: Callable[[int], object], count: int, *, fewest: int = FEWEST_PAGES) -> None:
@@ -48,8 +52,9 @@ def draw_shares(draw: Callable[[int], object], count: int, *, fewest: int = FEWE
         return
     reader = _numbers_of(-(-count // _MOST_NUMBERS), count)
     drawn: set[int] = set()
+    own = os.getpid()
     try:
-        children = _forked(lambda: _draw_all(draw, reader, count, os.getppid()), forks)
+        children = _forked(lambda: _draw_all(draw, reader, count, own), forks)
         try:
             for number in _taken(reader, count):
                 draw(number)
@@ -69,7 +74,7 @@ def draw_shares(draw: Callable[[int], object], count: int, *, fewest: int = FEWE
 
 def _cores() -> int:
     """The cores that this process may use; 1 where the system has no fork that is safe."""
-    return len(os.sched_getaffinity(0)) if os.path.isdir(_THREADS) else 1
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 
 
 def _numbers_of(step: int, count: int) -> int:
@@ -88,27 +93,31 @@ def _taken(reader: int, count: int) -> Iterator[int]:
         yield from range(first, min(first + step, count))
 
 
-def _forked(act: Callable[[], None], count: int) -> list[multiprocessing.context.ForkProcess]:
+def _forked(act: Callable[[], None], count: int) -> list["ForkProcess"]:
     """``count`` forks of this process that ``act``; fewer where it has threads or the system
     refuses one.
     """
+    import multiprocessing
+
     context = multiprocessing.get_context("fork")
     children = [context.Process(target=act, daemon=True) for _ in range(count)]
     started = []
-    with untold(), contextlib.suppress(OSError):  # too many processes, or no memory
+    with untold(), warnings.catch_warnings(), contextlib.suppress(OSError):
+        # Python 3.12 warns of threads of any kind
+        warnings.simplefilter("ignore", DeprecationWarning)
         for child in children if _has_one_thread() else ():
             child.start()
             started.append(child)
     return started
 
 
-def _has_one_thread(tries: int = 50) -> bool:
-    """Whether this process has one thread; the system takes a moment to end one that was joined."""
-    for _ in range(tries):
-        if len(os.listdir(_THREADS)) == 1:
-            return True
-        time.sleep(0.002)
-    return False
+def _has_one_thread() -> bool:
+    """Whether Python runs one thread.
+
+    Those of numpy's and of engines count for nothing: they hold no lock of Python, and a fork that
+    draws never calls them.
+    """
+    return threading.active_count() == 1
 
 
 def _draw_all(draw: Callable[[int], object], reader: int, count: int, parent: int) -> None:

@@ -567,17 +567,30 @@ def accepted_levels(
         equivalents: as in ``Rules``.
     """
     groups, asked = tuple(equivalents), frozenset(classes)
+    # the cells of a suite are accepted for few sets of classes: each is looked up once
+    sources: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     found = {}
     for baseline in baselines:
         data = frozenset(stored.digest for stored in baseline.data.values())
         for slug, known in baseline.cells.items():
             backend, schema, *variant = slug.split("+")
             cell = Cell(suite, baseline.model, backend, schema, *variant)
-            for name in asked.union(known.accepted):
-                of = inherited(known.accepted, EnvironmentClass.parse(name), groups)
-                for metric, hits in known.accepted[of].metrics.items() if of else ():
+            names = tuple(known.accepted)
+            if names not in sources:
+                sources[names] = _sources(names, asked.union(names), groups)
+            for name, of in sources[names]:
+                for metric, hits in known.accepted[of].metrics.items():
                     found[cell, metric, name] = AcceptedLevel(hits=hits, data=data)
     return found
+
+
+def _sources(
+    accepted: Sequence[str], classes: Iterable[str], groups: Sequence[tuple[str, ...]]
+) -> list[tuple[str, str]]:
+    """(class, which of the ``accepted`` classes it is compared with) of those that have one."""
+    known = dict.fromkeys(accepted)
+    pairs = ((name, inherited(known, EnvironmentClass.parse(name), groups)) for name in classes)
+    return [(name, of) for name, of in pairs if of is not None]
 
 
 def accepted_value(

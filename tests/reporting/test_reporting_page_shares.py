@@ -5,6 +5,7 @@ running.
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 
 import pytest
@@ -16,14 +17,14 @@ from qbench.reporting.page_shares import draw_shares
 from qbench.working import telling, untold
 
 pytestmark = pytest.mark.skipif(
-    not os.path.isdir("/proc/self/task"), reason="this system has no fork that is safe"
+    sys.platform != "linux", reason="this system has no fork that is safe"
 )
 
 
 @pytest.fixture
 def forks(monkeypatch):
     """The forks that are started; as on a computer with three cores, whose process has one
-    thread: engines of other tests leave threads behind.
+    thread: pytest has its own.
     """
     started = []
     real = page_shares._forked
