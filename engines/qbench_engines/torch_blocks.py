@@ -65,7 +65,7 @@ class BlockFitter:
             walk = _Walk(simulation, samples)
             walk.all_blocks()
             after = samples.whole_loss(simulation)
-            if after >= before:
+            if not after < before:
                 walk.undo()
         changed = simulation.constants()
         return Fitted(
@@ -114,7 +114,11 @@ class _Walk:
 
     def _fit(self, block: "_Block", inputs: list[Tensor], aims: list[Tensor]) -> None:
         stride = max(len(aims[0]) // _SEARCHED, 1)
-        few = [one[::stride] for one in inputs], [one[::stride] for one in aims]
+        picked = range(0, len(aims[0]), stride)
+        batch = self._samples.batch
+        # whole batches: a graph may take no other number of samples
+        rows = list(picked)[: len(picked) // batch * batch or None]
+        few = [one[rows] for one in inputs], [one[rows] for one in aims]
         self._correct(block, inputs, aims)
         for quantizer in block.quantizers():
             if id(quantizer) in self._moving:
@@ -134,7 +138,7 @@ class _Walk:
                 before = quantizer.raw.detach().clone()
                 quantizer.raw.copy_(_moved(quantizer, direction))
                 error = _error(block.run(inputs, batch), aims)
-                if error >= least * (1 - _GAIN):
+                if not error < least * (1 - _GAIN):  # NaN is no gain
                     quantizer.raw.copy_(before)
                     break
                 self._kept.append((quantizer.raw, before))
@@ -155,7 +159,7 @@ class _Walk:
         shift = (aim - found).mean([one for one in range(aim.dim()) if one != axis])
         before = bias.detach().clone()
         bias.add_(shift.reshape(bias.shape))
-        if _error(block.run(inputs, batch), aims) >= _error([found], aims):
+        if not _error(block.run(inputs, batch), aims) < _error([found], aims):
             bias.copy_(before)
             return
         self._kept.append((bias, before))

@@ -14,7 +14,7 @@ import logging
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from inspect import signature
 from typing import Any
 
@@ -73,11 +73,21 @@ def _written(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> ir.Model:
         settings["output_names"] = ["output"]
     with suppress(NotImplementedError):  # those of PT2E refuse it, and are as they run
         module.eval()
-    # it says of each missing package that it leaves the operators of that one out
-    logging.getLogger("torch.onnx._internal.exporter._registration").disabled = True
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+    with _without_words():
         torch.onnx.export(module, example, buffer, input_names=names, **settings)
     return ir.from_proto(onnx.load_from_string(buffer.getvalue()))
+
+
+@contextmanager
+def _without_words() -> Iterator[None]:
+    """Without what the exporter prints, and logs of the operators of packages that are missing."""
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    was_disabled, logger.disabled = logger.disabled, True
+    try:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logger.disabled = was_disabled
 
 
 def _is_prepared(module: nn.Module) -> bool:
@@ -95,7 +105,10 @@ def _named_inputs(module: nn.Module, example: object, doing: str) -> dict[str, t
     """
     arguments = list(signature(module.forward).parameters)
     if isinstance(example, Mapping):
-        named = dict(example)
+        named = {name: example[name] for name in arguments if name in example}
+        # the exporter passes them by position
+        is_leading = arguments[: len(named)] == list(named)
+        named = named if is_leading and len(named) == len(example) else {}
     else:
         each = [example] if isinstance(example, torch.Tensor) else example
         named = dict(zip(arguments, each, strict=False)) if isinstance(each, Sequence) else {}

@@ -167,6 +167,7 @@ def _found(arguments: argparse.Namespace) -> "tuple[ProofTable, bool]":
     if arguments.merge:
         return _merged(arguments), True
     if not (arguments.cluster or arguments.executor):
+        _check_alone(arguments)
         return _proven(arguments), True
     _check(arguments)
     options = _options(arguments)
@@ -186,6 +187,23 @@ def _reports(arguments: argparse.Namespace) -> dict[str, str | None]:
 
 
 # Trials.
+
+
+def _check_alone(arguments: argparse.Namespace) -> None:
+    """Check that nothing is said of workers that are not named.
+
+    Raises:
+        InputError: something is.
+    """
+    given = {"--jobs": arguments.jobs, "--worker-folder": arguments.worker_folder}
+    named = [option for option, value in given.items() if value]
+    if named:
+        raise InputError(
+            "Proving a suite",
+            found=f"{named[0]} without --cluster and --executor",
+            expected="it next to one of them",
+            remedy=f"Add --cluster local:2, or leave {named[0]} out.",
+        )
 
 
 def _check(arguments: argparse.Namespace) -> None:

@@ -52,17 +52,19 @@ def plain_table(table: "TokenTable") -> dict[str, Any]:
     }
 
 
+def _finite(number: float | None) -> float | None:
+    """JSON has no other numbers."""
+    return number if number is not None and math.isfinite(number) else None
+
+
 def _plain_row(row: "TokenRow") -> dict[str, Any]:
     numbers = {"value": row.value, "most": row.most, "error": row.error}
-    finite = {
-        name: None if value is None or not math.isfinite(value) else value
-        for name, value in numbers.items()
-    }
+    finite = {name: _finite(value) for name, value in numbers.items()}
     unbounded = row.most == math.inf
     return {
         "title": row.title,
         "unit": row.unit,
         **finite,
         "unbounded": unbounded,
-        "interval": row.interval,
+        "interval": None if row.interval is None else [_finite(end) for end in row.interval],
     }

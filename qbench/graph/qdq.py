@@ -241,17 +241,29 @@ def _check_blocks(node: ir.Node, scale: _Array, axis: int, block: int) -> None:
 def axis_of(node: ir.Node) -> int:
     """The axis of the scales of a Q or DQ ``node``.
 
-    A row of numbers has one axis, whatever is written: onnx-neural-compressor writes the axis of
-    the weight for its bias, ONNX Runtime's quantizer axis 0 for a bias of ``[1, n]``, and ONNX
-    Runtime, which joins weight and bias into one product, does not look at it.
+    The one that is written, unless it has not as many slices as there are scales and one other
+    axis has: onnx-neural-compressor writes the axis of the weight for its bias, ONNX Runtime's
+    quantizer axis 0 for a bias of ``[1, n]``, and ONNX Runtime, which joins weight and bias into
+    one product, does not look at it.
     """
     source, written = input_at(node, 0), int_attribute(node, "axis", 1)
-    if source is None or source.shape is None:
+    has_blocks = int_attribute(node, "block_size", 0) > 0
+    if source is None or source.shape is None or has_blocks:
         return written
-    long = [axis for axis, size in enumerate(source.shape) if size != 1]
-    if len(source.shape) == 1:
-        return 0
-    return long[0] if len(long) == 1 else written
+    sizes, scales = list(source.shape), _row_length(input_at(node, 1))
+    is_right = -len(sizes) <= written < len(sizes) and sizes[written] == scales
+    if scales is None or is_right:
+        return written
+    fitting = [axis for axis, size in enumerate(sizes) if size == scales]
+    return fitting[0] if len(fitting) == 1 else written
+
+
+def _row_length(value: ir.Value | None) -> int | None:
+    """How many numbers a vector has; None: it is none, or its size is open."""
+    if value is None or value.shape is None or len(value.shape) != 1:
+        return None
+    size = value.shape[0]
+    return size if isinstance(size, int) else None
 
 
 def code_dtype(node: ir.Node) -> ir.DataType:

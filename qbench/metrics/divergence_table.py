@@ -209,14 +209,14 @@ def _perplexities(counted: _Counted) -> tuple[TokenRow, ...]:
     pairs = {"q": ("PPL(B)", of_q), "p": ("PPL(A)", of_p)}
     rows = []
     for name, (title, values) in pairs.items():
-        perplexity = math.exp(values.mean())
+        perplexity = _exp(float(values.mean()))
         rows.append(
             TokenRow(
                 name=f"ppl_{name}",
                 title=title,
                 value=perplexity,
                 error=perplexity * _error(values),
-                interval=counted.interval([values], lambda means: np.exp(means[:, 0])),
+                interval=_exp_of_both(counted.interval([values], _first)),
             )
         )
     cov, spread = _covariance(of_q, of_p), _error(of_q) * _error(of_p)
@@ -243,11 +243,21 @@ def _perplexities(counted: _Counted) -> tuple[TokenRow, ...]:
         TokenRow(
             name="ratio",
             title="PPL(B)/PPL(A)",
-            value=math.exp(ratio),
-            error=math.exp(ratio) * error,
-            interval=None if interval is None else (math.exp(interval[0]), math.exp(interval[1])),
+            value=_exp(ratio),
+            error=_exp(ratio) * error,
+            interval=_exp_of_both(interval),
         ),
     )
+
+
+def _exp(power: float) -> float:
+    """∞ where it exceeds the largest float: a broken model gives every token almost nothing."""
+    with np.errstate(over="ignore"):
+        return float(np.exp(power))
+
+
+def _exp_of_both(ends: tuple[float, float] | None) -> tuple[float, float] | None:
+    return None if ends is None else (_exp(ends[0]), _exp(ends[1]))
 
 
 def _correlation(means: Floats) -> Floats:

@@ -412,8 +412,6 @@ def _operands(node: ir.Node) -> Iterator[ir.Value]:
 CORRECTED = "qbench.bias_correction"
 """Metadata key of a model whose biases were corrected: how many, on how many samples."""
 
-_ENGINE = "ort-cpu-noopt"
-
 
 @dataclass(frozen=True, slots=True)
 class BiasCorrection:

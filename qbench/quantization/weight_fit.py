@@ -62,7 +62,6 @@ FITTED = "qbench.weight_fit"
 codes are not the nearest, of how many.
 """
 
-_ENGINE = "ort-cpu-noopt"
 _OPERATORS = frozenset({"Conv", "Gemm", "MatMul"})
 _MEMORY = 1 << 28
 """Bytes of second moments that are held at once; a layer of more is fitted alone."""

@@ -20,7 +20,7 @@ the same one of the two words: ``past_key_values.0.key`` → ``present.0.key``, 
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -80,17 +80,18 @@ class DecoderForm:
     """The inputs and outputs of a decoder's graph.
 
     Args:
-        tokens: the input of token ids (n, t), of numpy's type ``dtype``.
+        tokens: the input of token ids (n, t).
         logits: the output (n, t, words), or (n, words) of one that takes one token a run.
         mask: the input (n, s + t) of ones; None: it has none.
         positions: the input (n, t) of places; None: it has none.
         kept: values from run to run; empty: it has no cache.
         one_token: whether a run takes one token alone.
+        dtypes: numpy's types of the inputs of whole numbers that are not int64, by name.
     """
 
     tokens: str
     logits: str
-    dtype: str = "int64"
+    dtypes: Mapping[str, str] = field(default_factory=dict)
     mask: str | None = None
     positions: str | None = None
     kept: tuple[Kept, ...] = ()
@@ -144,7 +145,7 @@ def decoder_form(model: ir.Model, title: str = "the decoder") -> DecoderForm:
     return DecoderForm(
         tokens=tokens[0],
         logits=str(named.name),
-        dtype="int32" if ids.dtype == ir.DataType.INT32 else "int64",
+        dtypes={name: "int32" for name in whole if inputs[name].dtype == ir.DataType.INT32},
         mask=mask,
         positions=positions,
         kept=kept,
@@ -180,6 +181,13 @@ def _kept_values(
             remedy="Export the decoder alone, or give the model a task of its own.",
         )
     past = {slot: value for value in inputs.values() if (slot := _slot(value)) is not None}
+    if len(past) < len(inputs):
+        raise InputError(
+            doing,
+            found="two inputs for the key or the value of one layer",
+            expected="one of each, as of a decoder without an encoder",
+            remedy="Export the decoder alone, or give the model a task of its own.",
+        )
     present = {slot: value for value in outputs if (slot := _slot(value)) is not None}
     for slots, others, words in (
         (past, present, ("input", "past", "output", "present")),
@@ -243,12 +251,13 @@ class _Text:
         self._read = np.concatenate([self._read, tokens], axis=1)
         given = tokens if form.kept else self._read
         first = before if form.kept else 0
-        feeds: dict[str, Array] = {form.tokens: given.astype(form.dtype)}
+        feeds: dict[str, Array] = {form.tokens: given}
         if form.mask is not None:
             feeds[form.mask] = np.ones(self._read.shape, np.int64)
         if form.positions is not None:
             places = np.arange(first, self._read.shape[1])
             feeds[form.positions] = np.tile(places, (len(tokens), 1))
+        feeds = {name: one.astype(form.dtypes.get(name, "int64")) for name, one in feeds.items()}
         outputs = self._runner.run({**feeds, **self._past})
         self._past = {one.past: self._output(outputs, one.present) for one in form.kept}
         logits = self._output(outputs, form.logits)

@@ -7,7 +7,7 @@ import importlib
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,4 +83,5 @@ def _importing_from(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.path.remove(str(folder))
+        with suppress(ValueError):  # that code may have changed the list
+            sys.path.remove(str(folder))

@@ -14,7 +14,7 @@ from qbench.errors import InputError
 from qbench.storage import digest_plain
 from qbench.suite.job_night import JobRuns, Night
 from qbench.suite.job_plan import SHORT_DIGEST, Job, Unit
-from qbench.tracking import ProofEnd, proof_file
+from qbench.tracking import ProofCell, ProofEnd, ProofStart, ProofTrial, proof_file
 
 _SHARE = re.compile(r"share-\d+-of-(\d+)\.jsonl")
 
@@ -89,7 +89,9 @@ class ProofNight(Night):
         lines = proof_file(path).read()
         ends = [line for line in lines if isinstance(line, ProofEnd)]
         complete = {str(number): int(end.is_whole) for number, end in enumerate(ends)}
-        return JobRuns({self.plan.suite: complete} if ends else {}, int(bool(lines)), len(lines))
+        starts = sum(isinstance(line, ProofStart) for line in lines)
+        facts = sum(isinstance(line, ProofCell | ProofTrial) for line in lines)
+        return JobRuns({self.plan.suite: complete} if ends else {}, starts, facts)
 
     @property
     def mark(self) -> str:

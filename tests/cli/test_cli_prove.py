@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from qbench.suite import ProofNight, ProofShares
+from qbench.tracking import ProofCell, ProofStart, proof_file
+
 CHEAP = "last-channel-block-not-written,bias-dropped,weight-transposed,signed-read-as-unsigned"
 """Kinds that even the weak suite catches, so that no remedy is searched."""
 CELL = "integer-ort-x64+w8a8_asym_pc"
@@ -409,6 +412,20 @@ def test_shares_on_workers_give_the_table_of_one_process_also_where_one_dies(wea
     assert without_times(merged) == without_times(whole)
 
 
+def test_a_share_that_dies_with_new_facts_has_got_further(tmp_path):
+    shares = ProofShares(suite="s", made={}, folder=tmp_path, count=1)
+    file = proof_file(shares.files[0])
+    night = ProofNight(
+        plan=shares, workers=None, history=tmp_path, order={}, needs=lambda _: (), tell=print
+    )
+    seen = []
+    for number in range(3):
+        file.add(ProofStart(made={}, suite="s", cells=("a",), kinds=()))
+        file.add(ProofCell(made={}, cell=f"cell {number}"))
+        seen.append(night._runs_of(shares.jobs[0]))
+    assert [(one.attempts, one.cells) for one in seen] == [(1, 1), (2, 2), (3, 3)]
+
+
 def test_shares_that_no_worker_takes_are_named_and_end_with_4(weak, qbench):
     Path("farm.py").write_text(
         "class Full:\n    def submit(self, function, order):\n"
@@ -422,6 +439,7 @@ def test_shares_that_no_worker_takes_are_named_and_end_with_4(weak, qbench):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (("--jobs", "2"), "found --jobs without --cluster"),
         (("--cluster", "here"), "Reading --cluster: found 'here'"),
         (("--cluster", "local:1", "--shard", "1/2"), "found --shard"),
         (("--cluster", "local:1", "--trials", "5"), "found --trials"),

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from qbench.graph import Form, check_convention, form_of, mark_float_codes, node_qparams
+from qbench.graph import Form, axis_of, check_convention, form_of, mark_float_codes, node_qparams
 
 HEAD = """<ir_version: 10, opset_import: ["" : 21]>
 net (float[N, 2] x) => (float[N, 2] y)
@@ -83,6 +83,19 @@ def test_a_row_of_numbers_has_one_axis_whatever_is_written(shape, written, axis)
     qparams = node_qparams(node)
     assert qparams.axis == axis
     np.testing.assert_array_equal(qparams.scale, [0.5, 1.0])
+
+
+@pytest.mark.parametrize("shape", ["1, 2, 1", "2, 1"])
+def test_one_scale_for_one_slice_stays_on_the_axis_that_is_written(shape):
+    axis = shape.split(", ").index("1")
+    body = GOOD.replace(
+        "(wq, ws, wz)", f"(wq, ws, wz) [b] b = DequantizeLinear <axis = {axis}> (bq, one)"
+    )
+    head = HEAD.replace(
+        "float[2] ws", f"int32[{shape}] bq = {{5, 6}}, float[1] one = {{0.5}}, float[2] ws"
+    )
+    node = next(node for node in ir.from_onnx_text(head + body + "}").graph if node.name == "b")
+    assert axis_of(node) == axis
 
 
 def test_a_computed_integer_is_no_source():

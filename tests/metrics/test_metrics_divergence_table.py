@@ -1,10 +1,12 @@
 """The table of two token streams, against a scalar count by llama.cpp's definitions."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 
+from qbench.cli.token_lines import plain_table
 from qbench.metrics import TokenRecord, streams_of, token_table
 from qbench.metrics.token_streams import TokenStreams, stored_streams, window_context
 
@@ -95,6 +97,20 @@ def llama_statistics(p, q, came):
             None,
         ),
     }
+
+
+@pytest.mark.parametrize("worst", [-900.0, -705.0])
+def test_a_model_that_gives_the_text_nothing_is_unbounded_and_no_error(worst):
+    p, _, came = models()
+    broken = np.full_like(p, worst)
+    broken[:, 0] = 0.0
+    came = np.maximum(came, 1)
+    came[::7] = 0
+    ours, theirs = (streams_of(records(one, came, vocabulary=WORDS)) for one in (broken, p))
+    row = token_table(theirs, ours).row("ppl_q")
+    assert row.value == pytest.approx(np.exp(-worst * (came > 0).mean()))
+    facts = plain_table(token_table(theirs, ours))
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
 
 
 def test_a_thousand_tokens_are_counted_as_llama_cpp_does():

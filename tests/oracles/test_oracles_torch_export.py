@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from qbench.backends import get_backend
 from qbench.cli import main
 from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation import build_subject, measure_cell
@@ -70,6 +71,19 @@ def odd():
     return Odd(), EXAMPLE
 
 
+class Two(nn.Module):
+    def forward(self, a, b):
+        return a - 2 * b
+
+
+def reversed_names():
+    return Two(), {"b": torch.ones(2, 3), "a": torch.zeros(2, 3)}
+
+
+def unknown_name():
+    return Two(), {"a": torch.zeros(2, 3), "c": torch.zeros(2, 3)}
+
+
 def script():
     return torch.jit.trace(net()[0], EXAMPLE), EXAMPLE
 
@@ -113,6 +127,17 @@ def test_what_eager_mode_makes_is_a_given_model_with_q_and_dq(nets, factory):
     assert found.integer_macs == 1.0
     assert found.executed_macs == 1.0
     assert found.score("cosine").value > 0.5  # its batch norms have seen other statistics
+
+
+def test_examples_by_name_are_those_arguments_whatever_their_order(nets):
+    graph = graph_of(f"{nets}:reversed_names")
+    assert [value.name for value in graph.graph.inputs] == ["a", "b"]
+    feeds = {"a": np.ones((2, 3), np.float32), "b": np.full((2, 3), 5, np.float32)}
+    with get_backend("ort-cpu").prepare(graph) as executor:
+        (found,) = executor.run(feeds).values()
+    np.testing.assert_array_equal(found, np.full((2, 3), -9))
+    with pytest.raises(InputError, match="a, b"):
+        graph_of(f"{nets}:unknown_name")
 
 
 def test_a_module_that_cannot_be_exported_is_a_sentence_with_the_operator(nets):

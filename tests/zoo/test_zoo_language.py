@@ -241,6 +241,12 @@ def strange_input(model: ir.Model) -> ir.Model:
     return model
 
 
+def two_pasts(model: ir.Model) -> ir.Model:
+    shape = ir.Shape(["N", 2, "S", 4])
+    model.graph.inputs.append(ir.val("past_key_values.1.encoder.value", ir.DataType.FLOAT, shape))
+    return model
+
+
 def no_logits(model: ir.Model) -> ir.Model:
     return without(model, "logits")
 
@@ -251,6 +257,7 @@ GRAPHS = {
     "other shape": (other_shape, "(N, 4, S, 4) float and 'present.1.value' of (N, 2"),
     "two tokens": (two_inputs, "2 inputs of whole numbers"),
     "strange input": (strange_input, "the input 'heard'"),
+    "two pasts": (two_pasts, "two inputs for the key or the value of one layer"),
     "no logits": (no_logits, "no output 'logits'"),
 }
 
@@ -264,14 +271,23 @@ def test_a_graph_that_is_no_decoder_is_one_sentence(fault: str) -> None:
     assert str(caught.value).count("\n") == 0
 
 
-def test_a_position_and_a_mask_are_fed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("narrow", [ir.DataType.INT64, ir.DataType.INT32])
+def test_a_position_and_a_mask_are_fed(tmp_path: Path, narrow: ir.DataType) -> None:
     graph = GraphBuilder("masked")
     ids, mask, places = (
-        graph.input(name, ("N", length), ir.DataType.INT64)
-        for name, length in (("input_ids", "T"), ("attention_mask", "S"), ("position_ids", "T"))
+        graph.input(name, ("N", length), dtype)
+        for name, length, dtype in (
+            ("input_ids", "T", ir.DataType.INT64),
+            ("attention_mask", "S", narrow),
+            ("position_ids", "T", narrow),
+        )
     )
     past = graph.input("past_key_values.0.key", ("N", 1, "P", 1))
     axes = graph.constant("axes", np.array([1], np.int64))
+    mask, places = (
+        graph.node("Cast", [one], f"wide_{number}", {"to": ir.DataType.INT64.value})
+        for number, one in enumerate((mask, places))
+    )
     total = graph.node("ReduceSum", [mask, axes], "total", {"keepdims": 1})
     summed = graph.node("Add", [graph.node("Add", [ids, places], "placed"), total], "summed")
     real = graph.node("Cast", [summed], "real", {"to": ir.DataType.FLOAT.value})

@@ -13,7 +13,7 @@ from qbench.errors import InputError, NotFetchedError, UnavailableError
 from qbench.storage import Cache, digest_plain
 
 _KIND = "pythons"
-_RECIPE = 1
+_RECIPE = 2
 """The version of the way in which environments are created; part of the cache key."""
 _OLD_NUMPY = "numpy<2"
 _ARCHIVES = (

@@ -94,7 +94,7 @@ def quantize_linear(making: KernelContext) -> KernelFunction:
         _check_reals(making, making.node.inputs[0])
         return _each(lambda x: quantize(x, floats))
     _check(making, making.node.inputs[0])
-    qparams = making.qparams(1, 2, axis=int_attribute(making.node, "axis", 1))
+    qparams = making.qparams(1, 2, axis=axis_of(making.node))
     codes = quantizer(qparams, making.arithmetic, compiled=making.means.compiled)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:

@@ -16,7 +16,14 @@ from qbench.backends.venv import tool_guard
 tool_guard._PROCESSES = Path("/no/such/folder")
 tool_guard.main(sys.argv[1:])
 """
-FORKS = "import os, time; os.fork(); os.write(1, b'%d\\n' % os.getpid()); time.sleep({seconds})"
+FORKS = """
+import os, time
+child = os.fork()
+os.write(1, b'%d\\n' % os.getpid())
+time.sleep({seconds})
+if child:
+    os.waitpid(child, 0)
+"""
 
 
 def state_of(process):
@@ -32,7 +39,7 @@ def test_a_tool_runs_and_its_group_is_killed_where_processes_are_not_listed(
     tmp_path, monkeypatch, seconds, stopped
 ):
     monkeypatch.setattr(tool_run, "own_python", lambda _: [sys.executable, "-P", "-c", BLIND])
-    limits = ToolLimits(timeout_s=3, memory_mb=1000, disk_mb=1000)
+    limits = ToolLimits(timeout_s=10 if stopped else 120, memory_mb=1000, disk_mb=1000)
     command = [sys.executable, "-c", FORKS.format(seconds=seconds)]
     end = run_tool(command, folder=tmp_path, environment={}, limits=limits)
     assert end.stopped == stopped
