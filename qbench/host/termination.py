@@ -40,7 +40,8 @@ def ended_like_interrupted(*, grace_s: float = _GRACE_S) -> Iterator[None]:
     os.set_blocking(writer, False)
     signal.signal(signal.SIGTERM, interrupt)
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    threading.Thread(target=_watch, args=(reader, arrived, grace_s), daemon=True).start()
+    watch = (reader, arrived, grace_s)
+    threading.Thread(target=_watch, args=watch, name="qbench-watch", daemon=True).start()
     try:
         yield
     finally:

@@ -14,6 +14,7 @@ page travels. Each process takes the next page that none has taken, and this pro
 import contextlib
 import gc
 import os
+import signal
 import sys
 import threading
 import warnings
@@ -112,16 +113,19 @@ def _forked(act: Callable[[], None], count: int) -> list["ForkProcess"]:
 
 
 def _has_one_thread() -> bool:
-    """Whether Python runs one thread.
+    """Whether Python runs one thread, but for that of ``qbench.host`` which waits for a signal.
 
-    Those of numpy's and of engines count for nothing: they hold no lock of Python, and a fork that
-    draws never calls them.
+    That one holds no lock while it waits. Those of numpy's and of engines count for nothing: they
+    hold no lock of Python, and a fork that draws never calls them.
     """
-    return threading.active_count() == 1
+    return not {one.name for one in threading.enumerate()} - {"MainThread", "qbench-watch"}
 
 
 def _draw_all(draw: Callable[[int], object], reader: int, count: int, parent: int) -> None:
     """What a fork does: exit code 1 after an error, and no word of it."""
+    # a signal to this process is not told to the thread of its parent that waits for one
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     gc.freeze()  # a collection would write to all objects, and the pages of memory be copied
     try:
         for number in _taken(reader, count):
