@@ -5,6 +5,7 @@ running.
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import threading
 
@@ -73,6 +74,22 @@ def test_few_numbers_and_a_process_with_threads_fork_nothing(tmp_path, forks, mo
     finally:
         ended.set()
         thread.join()
+
+
+COMMAND = """
+from qbench.host.termination import ended_like_interrupted
+from qbench.reporting import page_shares
+from qbench.working import telling
+
+page_shares._cores = lambda: 3
+with ended_like_interrupted(), telling(print):
+    print(len(page_shares._forked(lambda: None, 2)))
+"""
+
+
+def test_a_command_forks_beside_its_threads_that_wait_and_tell():
+    done = subprocess.run([sys.executable, "-c", COMMAND], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")
 
 
 def test_an_error_of_a_fork_is_raised_here(tmp_path, forks):
