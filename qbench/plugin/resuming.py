@@ -147,21 +147,18 @@ def _held(config: pytest.Config, facts: SuiteFacts) -> "Held | None":
 
 
 def _fits(config: pytest.Config, facts: SuiteFacts) -> "Callable[[Mapping[str, Any], str], bool]":
-    """Says of a header and a class of processor whether they are of a run of the same cells, with
-    the same code, on the same class as this session.
+    """Says of a header and a class of processor whether they are of a run of the same cells, or an
+    attempt at the same job, with the same code, on the same class as this session.
     """
     from qbench.host import processor_class
 
     own = config.hook.pytest_qbench_processor(config=config) or processor_class()
-    wanted = {
-        "planned": facts.planned,
-        "selected": facts.selected,
-        "selection": facts.selection,
-        "code": code_digest(config, facts.file),
-    }
+    wanted = {"planned": facts.planned, "code": code_digest(config, facts.file)}
+    if JOB not in config.stash:  # a plan says which cells a job has, whatever -k leaves out
+        wanted |= {"selected": facts.selected, "selection": facts.selection}
 
     def fits(header: Mapping[str, Any], processor: str) -> bool:
-        found = {"selection": "", **{key: header[key] for key in wanted if key in header}}
+        found = {key: header.get(key, "") for key in wanted}
         return processor == own and found == wanted
 
     return fits

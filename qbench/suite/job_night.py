@@ -158,6 +158,7 @@ def runs_of_job(
         header = _table_of(next(lines, b""))
         if not is_night_of(header, limit):
             continue
+        suite = str(header.get("suite", suite))  # the name may end in a digest
         attempts += 1
         last = b""
         for line in lines:

@@ -19,7 +19,7 @@ from qbench.errors import InputError, StoreError
 from qbench.storage import digest_bytes, object_of_line, work_folder
 from qbench.tracking.attempts import job_of
 from qbench.tracking.history import parse_run
-from qbench.tracking.object_store import ObjectStore, store_with_files
+from qbench.tracking.object_store import NAME_DIGITS, ObjectStore, store_with_files
 from qbench.tracking.store import (
     FolderStore,
     HistoryStore,
@@ -31,8 +31,6 @@ from qbench.tracking.store import (
 )
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
-
-_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +203,7 @@ def _bytes(file: RunFile) -> bytes:
 
 def _add(target: ObjectStore, run_id: str, data: bytes) -> str:
     """A new object with ``data``; a name that is taken gets the digest as well."""
-    digest = digest_bytes(data)[:_DIGITS]
+    digest = digest_bytes(data)[:NAME_DIGITS]
     stem = run_id if _SAFE_NAME.fullmatch(run_id) else f"run-{digest}"
     try:
         return target.add(stem, data)
@@ -222,7 +220,7 @@ def _write_new(target: Path, work: Path, run_id: str, data: bytes) -> Path:
     Raises:
         StoreError: it cannot be written.
     """
-    digest = digest_bytes(data)[:_DIGITS]
+    digest = digest_bytes(data)[:NAME_DIGITS]
     stem = run_id if _SAFE_NAME.fullmatch(run_id) else f"run-{digest}"
     try:
         target.mkdir(parents=True, exist_ok=True)

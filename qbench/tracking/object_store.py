@@ -22,12 +22,15 @@ from qbench.number_text import counted
 from qbench.storage import (
     ObjectFacts,
     ObjectFolder,
+    OtherContentError,
     PlaceError,
     digest_bytes,
+    object_of_line,
     place_of,
     user_folder,
     write_bytes,
 )
+from qbench.tracking.attempts import job_of
 from qbench.tracking.store import FolderStore, HistoryStore, RunFile, store_of, unreadable
 
 if TYPE_CHECKING:
@@ -39,6 +42,8 @@ _HEAD_BYTES = 1 << 14
 """Of each run that is fetched to put it in order: its first line has about 1,000 bytes."""
 _AT_ONCE = 64
 """Runs whose first lines are asked for at the same time."""
+NAME_DIGITS = 12
+"""Of the digest in the name of a run whose own name is taken."""
 _PAUSE_S = 10.0
 """After a failure, for so long a store is not asked again which runs it has: each question may wait
 for a minute.
@@ -86,7 +91,7 @@ class ObjectStore:
         """Sentences about runs of earlier nights that were stored since the last call, or could
         not be.
         """
-        taken = tuple(self._notices)
+        taken = tuple(dict.fromkeys(self._notices))  # each number that is tried delivers again
         self._notices.clear()
         return taken
 
@@ -346,20 +351,37 @@ class ObjectStore:
     def _store(self, path: Path) -> None:
         """Store what the spool has at ``path``, and remove it there."""
         try:
-            self.folder.keep(path.name, path.read_bytes())
+            self._keep(path)
         except StoreError as error:
             self.outage = None
+            remedy = f"{error.remedy} The run is kept in '{path}'."
             if isinstance(error, PlaceError):
                 self._note_outage(error)
+                remedy = (
+                    f"It is kept in '{path}': the next run with this store stores it, or "
+                    f"'qbench merge {path} -o {self.folder}'."
+                )
             raise NotStoredError(
                 f"Storing the run '{path.stem}' in '{self.folder}'",
                 found=error.found,
                 expected=error.expected,
-                remedy=f"It is kept in '{path}': the next run with this store stores it, or "
-                f"'qbench merge {path} -o {self.folder}'.",
+                remedy=remedy,
             ) from error
         self.outage = None
         self._remove(path)
+
+    def _keep(self, path: Path) -> None:
+        """Make the object of the run at ``path``. An attempt whose number another machine took
+        while the store was away gets the name that a merge gives it.
+        """
+        content = path.read_bytes()
+        try:
+            self.folder.keep(path.name, content)
+        except OtherContentError:
+            if not _is_other_attempt(content, self.folder.read(path.name) or b""):
+                raise
+            digest = digest_bytes(content)[:NAME_DIGITS]
+            self.folder.keep(f"{path.stem}.{digest}{_RUN}", content)
 
     def _notice_others(self, count: int) -> None:
         if count:
@@ -410,6 +432,15 @@ class ObjectStore:
 
     def _inner(self, name: str) -> str:
         return name.removeprefix(f"{self.folder}/")
+
+
+def _is_other_attempt(content: bytes, held: bytes) -> bool:
+    """Whether two run files are attempts at a job that began at different moments."""
+    headers = [object_of_line(one.partition(b"\n")[0]) or {} for one in (content, held)]
+    if not all(job_of(header) for header in headers):
+        return False
+    first, second = (header.get("started") for header in headers)
+    return first != second
 
 
 def history_at(

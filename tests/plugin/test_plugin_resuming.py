@@ -277,6 +277,18 @@ def test_a_job_that_is_complete_costs_nothing_to_try_again(planned):
     assert not night.findings
 
 
+def test_cells_of_a_job_that_k_chose_are_not_measured_again(planned):
+    project, job = planned, "--qbench-job=plan.json#1"
+    project.run(job, "-k", "noopt")
+    assert project.run(job, "--qbench-resume").ret == 0
+    project.run(job, "--qbench-resume", "-k", "w8a8")
+    taken = [["resumed_from" in one for one in project.lines(place, "cell")] for place in range(3)]
+    assert [(sum(some), len(some)) for some in taken] == [(0, 2), (2, 4), (2, 2)]
+    history = History(project.path / "reports" / "history")
+    (night,) = history.each(history.nights())
+    assert (len(night.cells), [*night.findings]) == (4, [])
+
+
 def test_nothing_is_written_while_a_cell_runs(planned, monkeypatch):
     """Whether a process lives is for its scheduler to know: qbench has no heartbeat."""
     planned.run("--qbench-job=plan.json#1")

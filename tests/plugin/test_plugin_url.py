@@ -6,6 +6,17 @@ import json
 
 import pytest
 
+from qbench.suite import (
+    PlannedSuite,
+    Unit,
+    describe_code,
+    make_job_plan,
+    runs_of_job,
+    save_job_plan,
+    suite_digest,
+)
+from qbench.tracking import history_at
+
 pytest.importorskip("fsspec")
 
 
@@ -64,6 +75,34 @@ def test_a_store_that_is_away_ends_no_night(remote):
     assert waiting.name in [path.name for path in objects(remote)]
     assert f"The run '{waiting.stem}' of an earlier night is in" in result.stdout.str()
     assert spooled(remote) == []
+
+
+def test_an_attempt_whose_number_another_machine_took_meanwhile_is_stored_and_said_once(
+    remote, monkeypatch
+):
+    path = remote.suite_path
+    units = [[Unit(suite="scratch", model="tiny_b", cells=4, seconds=1.0)]]
+    suite = PlannedSuite(
+        path="suites/scratch.qbench.toml", name="scratch", digest=suite_digest(path), cells=8
+    )
+    plan = make_job_plan([suite], describe_code(path.parent), None, units)
+    save_job_plan(plan, remote.path / "plan.json")
+    job = ("--qbench-job=plan.json#1", f"--qbench-history={remote.url}")
+    (remote.path / "objects").write_text("a file where the folder should be")
+    assert remote.run(*job, suite=False).ret == pytest.ExitCode.TESTS_FAILED
+    (waiting,) = spooled(remote)
+    (remote.path / "objects").unlink()
+    monkeypatch.setenv("QBENCH_CACHE", str(remote.path / "other-cache"))
+    assert remote.run(*job, suite=False).ret == 0
+    assert [one.name for one in objects(remote)] == [waiting.name]
+    monkeypatch.setenv("QBENCH_CACHE", str(remote.path / "users-cache"))
+    content = waiting.read_bytes()
+    texts = [remote.run(*job, suite=False).stdout.str() for _ in range(2)]
+    assert [text.count(f"run '{waiting.stem}'") for text in texts] == [1, 0]
+    assert spooled(remote) == []
+    assert [one.read_bytes() for one in objects(remote)].count(content) == 1
+    found = runs_of_job(history_at(remote.url), plan.short, 1)
+    assert (len(found.complete["scratch"]), found.attempts) == (4, 4)
 
 
 @pytest.mark.parametrize("url", ["ftp://host/x", "s3://KEY:SeCrEt@bucket/x", "s3:/bucket/x"])
