@@ -153,13 +153,13 @@ def runs_of_job(
     complete: dict[str, dict[str, int]] = {}
     cells: set[tuple[str, ...]] = set()
     attempts = 0
-    for suite, name in (_names_by_job(store, short) if names is None else names).get(index, ()):
+    for named, name in (_names_by_job(store, short) if names is None else names).get(index, ()):
         lines = iter(store.read(name))
         header = _table_of(next(lines, b""))
         if not is_night_of(header, limit):
             continue
-        suite = str(header.get("suite", suite))  # the name may end in a digest
         attempts += 1
+        suite = str(header.get("suite", named))  # the name may end in a digest
         last = b""
         for line in lines:
             if _type_of(line) == "cell":
