@@ -53,7 +53,7 @@ SCHEMES: Mapping[str, _Scheme] = {
             "config_kwargs": {
                 "connect_timeout": 5,
                 "read_timeout": 8,
-                "retries": {"max_attempts": 1},
+                "retries": {"total_max_attempts": 2},
             },
         },
         retries=1,
