@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from qbench.errors import QbenchError
-from qbench.extension import named_also
+from qbench.extension import named_also, with_known
 from qbench.host import utc_now
 from qbench.judging import Outcome
 from qbench.number_text import counted
@@ -208,9 +208,10 @@ def _plan(
         for one in opened.values():
             refuse_other_suite(plan, one.suite.path)
         return plan, cluster.plan
-    added = tuple(extension for one in opened.values() for extension in one.added)
+    # with what the verb knows already: inside the block nothing else is
+    known = with_known(extension for one in opened.values() for extension in one.added)
     jobs = cluster.jobs or _usual_jobs(opened.values(), slots)
-    with named_also(lambda: added):
+    with named_also(lambda: known):
         done = plan_jobs(
             [one.suite.path for one in opened.values()],
             History(history),

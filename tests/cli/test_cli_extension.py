@@ -342,3 +342,13 @@ def test_data_and_answers_of_own_code_are_checked(own_hook, qbench, verb, what):
     assert code == 2
     assert says in err
     assert "Traceback" not in err
+
+
+def test_a_plan_for_workers_knows_the_models_of_the_folder(uninstalled, qbench):
+    Path("farm.py").write_text(
+        "class Full:\n    def submit(self, function, order):\n"
+        "        raise RuntimeError('no room')\n"
+    )
+    code, _, err = qbench("run", SUITE, "--executor", "farm:Full", "--jobs", "2")
+    assert code == 4, err
+    assert "6 cells missing: tiny::blobs::" in err
