@@ -10,7 +10,7 @@ from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.options import (
     check_outputs,
     choose_cache,
-    choose_schema,
+    choose_own_schema,
     declare_cache,
     declare_calibration_data,
     declare_count,
@@ -124,8 +124,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         "--save-float": arguments.save_float,
     }
     _check(arguments, outputs)
+    schema = with_ranges_by_hand(
+        choose_own_schema(arguments.schema, f"Fitting '{arguments.model}'"), arguments
+    )
     fitter = _fitter(arguments.method)
-    schema = with_ranges_by_hand(choose_schema(arguments.schema), arguments)
     network, samples = read_samples(
         arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache)
     )

@@ -8,7 +8,7 @@ from qbench.cli.command import Command, ExitCode
 from qbench.cli.options import (
     choose_arithmetic,
     choose_cache,
-    choose_schema,
+    choose_own_schema,
     declare_cache,
     declare_count,
     declare_data,
@@ -112,7 +112,7 @@ def _quantized_here(arguments: argparse.Namespace) -> "ir.Model":
     from qbench.quantization import is_quantized, make_plan, quantize_model
     from qbench.subjects import only_graph, read_graph
 
-    schema = choose_schema(arguments.schema)
+    schema = choose_own_schema(arguments.schema, f"Reading '{arguments.model}'")
     capabilities = get_backend(arguments.backend).capabilities if arguments.backend else None
     if arguments.data:
         network, samples = read_samples(

@@ -230,7 +230,8 @@ def _require_samples(arguments: argparse.Namespace, schema: "Schema") -> None:
 
 def _require_quantized(arguments: argparse.Namespace, cell: "RepeatableCell") -> None:
     schema = cell.request.schema
-    if schema is None:  # what came quantized was checked when it was read
+    # what came quantized, or another quantizer wrote, was checked when it was read
+    if schema is None or schema.made_by is not None:
         return
     plans = cell.request.shared.quantized(schema, cell.request.backend.capabilities).plans
     if not any(plan.quantized_units for plan in plans.values()):

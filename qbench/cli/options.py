@@ -386,6 +386,23 @@ def choose_schema(text: str) -> "Schema":
         return _quantizer_here(text) or get_schema(text)
 
 
+def choose_own_schema(text: str, doing: str) -> "Schema":
+    """``choose_schema`` for what plans by rules.
+
+    Raises:
+        InputError: as ``choose_schema``, and a quantizer of other people, which has none.
+    """
+    schema = choose_schema(text)
+    if schema.made_by is not None:
+        raise InputError(
+            doing,
+            found=f"the schema '{text}', which another quantizer makes: it has no rules",
+            expected="a schema of qbench ('qbench list schemas')",
+            remedy="Measure what it makes with 'qbench eval', 'sweep' or a suite.",
+        )
+    return schema
+
+
 def _quantizer_here(text: str) -> "Schema | None":
     """The schema of the quantizer ``text``, ``by-…``, of the suites of this folder; None: it is
     none of theirs.

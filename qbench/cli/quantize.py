@@ -11,7 +11,7 @@ from qbench.cli.options import (
     check_outputs,
     check_plot_of,
     choose_cache,
-    choose_schema,
+    choose_own_schema,
     declare_cache,
     declare_count,
     declare_json,
@@ -568,7 +568,9 @@ def _schema_of(arguments: argparse.Namespace) -> "Schema | None":
     """The schema, with the ranges by hand, where the command line names it."""
     if not arguments.schema:
         return None
-    return with_ranges_by_hand(choose_schema(arguments.schema), arguments)
+    return with_ranges_by_hand(
+        choose_own_schema(arguments.schema, f"Quantizing '{arguments.model}'"), arguments
+    )
 
 
 def _planned(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan, Profile | None]":

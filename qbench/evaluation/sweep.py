@@ -118,7 +118,9 @@ class SweepPlan:
     def _own(self, backend: Backend, schema: "Schema | None") -> dict[str, str]:
         """The parts of one cell."""
         rules = FP32
-        if schema is not None:
+        if schema is not None and schema.made_by is not None:
+            rules = schema.made_by.digest
+        elif schema is not None:
             rules = digest_plain(plain(schema))
         return {
             "backend": backend.name,

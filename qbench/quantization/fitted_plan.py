@@ -99,6 +99,8 @@ def _refuse_unfit(plan: Plan, slot: Slot, decision: Decision) -> None:
         found = f"parameters of '{slot.value}' that every batch computes"
     elif qparams is not None and qparams.block_size is not None:
         found = f"a scale for each block of '{slot.value}'"
+    elif qparams is not None and qparams.qtype.is_float:
+        found = f"'{slot.value}' in {qparams.qtype.name}, whose codes are no integers"
     elif slot.role in (Role.CORRELATION, Role.SUM) and qparams is not None:
         found = f"parameters of the {slot.role.value} of '{slot.node}'"
     elif isinstance(decision, Static) and slot.role is Role.BIAS:
@@ -107,7 +109,7 @@ def _refuse_unfit(plan: Plan, slot: Slot, decision: Decision) -> None:
         raise UnsupportedError(
             f"Fitting under '{plan.schema}'",
             found=found,
-            expected="parameters per tensor or channel, and biases at the product's scale",
+            expected="integers, parameters per tensor or channel, biases at the product's scale",
             remedy="Choose another schema, such as w8a8_asym_pc or w8a8_sym_pt_pow2.",
         )
 

@@ -145,7 +145,16 @@ def test_what_is_given_by_hand_stays() -> None:
     assert done.plan.values["relu1"] == task.fixed["relu1"]
 
 
-@pytest.mark.parametrize("schema", ["w8a8_asym_pc_dyn", "w4a8_asym_b32", "w8a8_sym_pt_pow2_bias8"])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "w8a8_asym_pc_dyn",
+        "w4a8_asym_b32",
+        "w8a8_sym_pt_pow2_bias8",
+        "wf8e4m3_sym_pc",
+        "wf8e4m3af8e4m3_sym_pc",
+    ],
+)
 def test_parameters_that_cannot_be_fitted_are_refused(schema: str) -> None:
     with pytest.raises(UnsupportedError):
         fitted(doubled, schema)
