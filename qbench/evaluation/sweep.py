@@ -7,7 +7,8 @@ one fp32 run, that of ``FLOAT_BACKEND``, as in a suite.
 
 import datetime
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ from qbench.storage import digest_code, digest_plain, followed_code, plain
 from qbench.tracking import SweepCell, SweepMetric, SweepState
 
 if TYPE_CHECKING:
-    from qbench.quantization import Schema
+    from qbench.quantization import Plan, Schema
 
 SWEEP = "sweep"
 """The suite of its cells; no file has this name."""
@@ -198,13 +199,30 @@ def _swept(
         return replace(empty, state=SweepState.UNSUPPORTED, reason=reason)
     graphs = shared.graphs
     if schema is not None:
-        graphs = shared.quantized(schema, backend.capabilities).models
+        quantized = shared.quantized(schema, backend.capabilities)
+        if reason := _why_all_float(quantized.plans.values()):
+            return replace(empty, state=SweepState.UNSUPPORTED, reason=reason)
+        graphs = quantized.models
     size = graph_bytes(graphs)
     seconds = {**measured.seconds, "cell": round(plan.timer() - began, 3)}
     found = replace(
         empty, file_bytes=size, seconds=seconds, measured=f"{plan.now():%Y-%m-%dT%H:%M:%SZ}"
     )
     return with_scores(found, measured)
+
+
+def _why_all_float(plans: "Iterable[Plan]") -> str:
+    """Why nothing is quantized of what the schema asks for; empty: something is, or it asks for
+    nothing. Such a cell is the float model, which would win every comparison.
+    """
+    plans = list(plans)
+    refused = Counter(
+        kept.reason for plan in plans for kept in plan.floats.values() if kept.refused
+    )
+    if not refused or any(plan.quantized_units for plan in plans):
+        return ""
+    ((reason, count),) = refused.most_common(1)
+    return f"nothing is quantized: {count} of {refused.total()} units because {reason}"
 
 
 def _reason(error: QbenchError) -> str:

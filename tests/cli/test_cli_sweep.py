@@ -568,3 +568,15 @@ def test_mixtures_that_make_no_sense_are_refused(blobs_files, qbench, options, f
     code, _, err = qbench("sweep", "net.onnx", *DATA[:2], *options)
     assert code == 2
     assert found in err
+
+
+def test_a_cell_in_which_nothing_is_quantized_is_on_no_front(blobs_files, qbench):
+    words = ("--backend", "ort-cpu,integer-ideal", "--schema", "w8a8_asym_pt,wnvfp4_sym_b16")
+    code, out, err = qbench("sweep", "net.onnx", *DATA, *words, "--json")
+    assert code == 0, err
+    cells = {one["cell"]: one for one in json.loads(out)["cells"]}
+    refused = cells["ort-cpu+wnvfp4_sym_b16"]
+    assert refused["state"] == "unsupported"
+    assert refused["reason"].startswith("nothing is quantized")
+    assert not refused["front"]
+    assert cells["integer-ideal+wnvfp4_sym_b16"]["state"] == "measured"
