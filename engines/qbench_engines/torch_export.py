@@ -104,15 +104,7 @@ def _named_inputs(module: nn.Module, example: object, doing: str) -> dict[str, t
         InputError: they are no tensors, or too many.
     """
     arguments = list(signature(module.forward).parameters)
-    if isinstance(example, Mapping):
-        named = {name: example[name] for name in arguments if name in example}
-        # the exporter passes them by position
-        is_leading = arguments[: len(named)] == list(named)
-        named = named if is_leading and len(named) == len(example) else {}
-    else:
-        each = [example] if isinstance(example, torch.Tensor) else example
-        named = dict(zip(arguments, each, strict=False)) if isinstance(each, Sequence) else {}
-        named = named if isinstance(each, Sequence) and len(named) == len(each) else {}
+    named = _by_argument(arguments, example)
     if not named or not all(isinstance(one, torch.Tensor) and one.ndim for one in named.values()):
         raise InputError(
             doing,
@@ -121,6 +113,20 @@ def _named_inputs(module: nn.Module, example: object, doing: str) -> dict[str, t
             remedy="Let the function return (module, (tensor, …)).",
         )
     return {name: one if len(one) > 1 else torch.cat([one, one]) for name, one in named.items()}
+
+
+def _by_argument(arguments: Sequence[str], example: object) -> dict[str, Any]:
+    """Argument → example, in the order of ``arguments``; empty where they do not fit: the exporter
+    passes examples by position, so that none may be skipped.
+    """
+    if isinstance(example, Mapping):
+        named = {name: example[name] for name in arguments if name in example}
+        is_leading = arguments[: len(named)] == list(named)
+        return named if is_leading and len(named) == len(example) else {}
+    each = [example] if isinstance(example, torch.Tensor) else example
+    if not isinstance(each, Sequence) or len(each) > len(arguments):
+        return {}
+    return dict(zip(arguments, each, strict=False))
 
 
 def _refused(error: Exception, doing: str) -> UnsupportedError:
