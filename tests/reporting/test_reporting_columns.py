@@ -160,6 +160,7 @@ WHOLE = structs.replace(
     resumed_from="20261120T010203004Z-abc1234-aa",
     unfetched=True,
     ungated=True,
+    simulated=("float4e2m1",),
 )
 """A cell with a value for every field but ``excused``, which would make it green,
 and ``left_out``.
