@@ -194,7 +194,8 @@ def test_data_of_the_page_is_refused_where_labels_are_too_few_and_a_copy_shares_
 
 def test_a_task_from_scratch_answers(tmp_path: Path) -> None:
     made: dict[str, Any] = {}
-    exec(shown("python")[1], made)
+    (code,) = (one for one in shown("python") if "class Counting" in one)
+    exec(code, made)
 
     class Adding:
         def run(self, feeds: dict[str, Any]) -> dict[str, Any]:

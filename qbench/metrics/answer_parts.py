@@ -1,6 +1,7 @@
 """An answer as a person reads it: its parts, some with a probability."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # records of results are read without arrays
     import numpy.typing as npt
@@ -13,7 +14,8 @@ _NUMBERS = 6
 """Numbers of an array that are told; of a larger one, its shape and extremes."""
 
 
-class AnswerPart(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AnswerPart:
     """A part of an answer: a class, a text, some numbers; and its probability, where it has one."""
 
     text: str

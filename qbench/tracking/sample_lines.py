@@ -215,7 +215,7 @@ def samples_of_line(text: bytes) -> tuple[Cell, dict[str, SampleChanges]]:
         line = msgspec.json.decode(text)
         data = {str(name): _read_table(table) for name, table in line["data"].items()}
         return cell_of_line(line), data
-    except (LookupError, TypeError, AttributeError, RecursionError, msgspec.MsgspecError) as error:
+    except (KeyError, TypeError, AttributeError, RecursionError, msgspec.MsgspecError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
@@ -229,6 +229,9 @@ def _read_table(table: Mapping[str, Any]) -> SampleChanges:
     return value_of_plain(SampleChanges, {**table, "samples": rows})
 
 
-def _read_parts(parts: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """The text and, where it has one, the probability of each of ``parts``."""
-    return [[part[0][:MOST_TEXT], *part[1:2]] for part in parts[:MOST_PARTS]]
+def _read_parts(parts: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    named = ("text", "probability")
+    found = [dict(zip(named, part, strict=False)) for part in parts[:MOST_PARTS]]
+    for part in found:
+        part["text"] = part["text"][:MOST_TEXT]
+    return found
