@@ -109,7 +109,7 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FitJob:
-    """All that a fitter is told.
+    """The arguments of a fitter.
 
     Args:
         task: where to begin.

@@ -11,6 +11,10 @@ from qbench.metrics import catalogue
 ROOT = Path(__file__).parents[2]
 
 
+OF_TEXT = {"token_perplexity", "token_kl", "token_kl_most", "token_top1", "same_start"}
+"""Metrics of language models: no suite scores one yet."""
+
+
 def rows():
     """Metric → the cells of its row."""
     found = {}
@@ -39,5 +43,6 @@ def test_each_is_exercised_every_night_by_the_subject_that_is_named():
         if cells[6].endswith("(tests alone)"):
             scored = (ROOT / "tests" / "zoo" / f"{subject}.py").read_text(encoding="utf-8")
             assert f'"{name}"' in scored, name
+            assert name in OF_TEXT, name
         else:
             assert name in asked[subject], name
