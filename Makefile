@@ -25,7 +25,7 @@ ifneq ($(shell $(BIN)/python -c 'print(open("$(STAMP)").read())' 2>/dev/null),$(
 endif
 
 .DEFAULT_GOAL := setup
-.PHONY: setup bench operators quantizers engines engines-table detection test golden test-slow test-random test-lowest test-newest test-oracles lint format nightly report doctor benchmarks bias-table zoo-table docs docs-serve help clean
+.PHONY: setup bench operators formats quantizers engines engines-table detection test golden test-slow test-random test-lowest test-newest test-oracles lint format nightly report doctor benchmarks bias-table zoo-table docs docs-serve help clean
 
 setup: $(STAMP)  ## make .venv; every other target does it by itself (default)
 	@echo "ready; 'make help' lists what can be made"
@@ -40,7 +40,7 @@ golden: $(STAMP)  ## write the expected texts of tests/golden anew; read the dif
 	$(PYTEST) tests -n $(WORKERS) --write-golden
 
 test-slow: $(OBJECTS)  ## run the tests that take minutes, and all examples of hypothesis (pytest's code 5: there are none)
-	$(PYTEST) -n $(WORKERS) -m "(slow or property) and not oracle" || test $$? -eq 5
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "(slow or property) and not oracle" || test $$? -eq 5
 
 test-random: $(STAMP)  ## run the properties on other examples than the last time; a failure prints how to repeat it
 	$(PYTEST) -n $(WORKERS) -m "property and not oracle" --random-examples
@@ -52,7 +52,7 @@ test-newest: $(STAMP)  ## the same with the newest versions that are to be had
 	$(BIN)/python .ci/versions.py newest
 
 test-oracles: $(ORACLES)  ## install the engines of the extra, and let them judge our arithmetics
-	$(PYTEST) -n $(WORKERS) -m oracle -rs
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m oracle -rs
 
 lint: $(STAMP)  ## format check, lint, types, layers, words, the maps of the code
 	$(BIN)/python -m ruff format --check .
@@ -97,11 +97,14 @@ report: $(STAMP)  ## draw the report again from the history alone
 doctor: $(STAMP)  ## say what this computer and the suites are like
 	$(BIN)/qbench doctor
 
-quantizers: $(STAMP)  ## every quantizer of other people on the same models; resumable, installs each tool (hours)
-	$(BIN)/python benchmarks/quantizers.py --models all --write
+formats: $(ENGINES)  ## int4 blocks, float8, MXFP4, NVFP4 and quantized caches on every engine here: docs/evidence/formats.md (half an hour)
+	nice -n 10 $(BIN)/python benchmarks/formats.py --write
+
+quantizers: $(STAMP)  ## quantizers of other people on five models; resumable, installs each tool
+	$(BIN)/python benchmarks/quantizers.py --write
 
 benchmarks: $(STAMP)  ## measure what qbench itself costs (docs/performance.md)
-	@for script in $(filter-out benchmarks/digests.py benchmarks/fuzz_models.py benchmarks/trials.py benchmarks/detection% benchmarks/quantizers.py benchmarks/rival_% benchmarks/esp_ppq_%,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(filter-out benchmarks/digests.py benchmarks/fuzz_models.py benchmarks/trials.py benchmarks/detection% benchmarks/quantizers% benchmarks/formats.py benchmarks/rival_% benchmarks/esp_ppq_%,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 bias-table: $(STAMP)  ## measure examples/bias-and-scale and write its tables in docs (40 minutes)
 	$(BIN)/python examples/bias_and_scale_table.py

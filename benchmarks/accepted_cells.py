@@ -16,16 +16,18 @@ Exit code 1 where a cell fails today that no quarantine entry lists.
 """
 
 import argparse
+import functools
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from qbench.judging import EnvironmentClass, GateState, Tolerance
+from qbench.judging import Decision, EnvironmentClass, GateState, Tolerance
 from qbench.judging.loss import loss_gate
 from qbench.judging.statistics import shown_by
 from qbench.metrics import Against, Clusters, Direction, Gathering, Score, source_interval
@@ -33,6 +35,8 @@ from qbench.suite import Catalogues, PlannedCell, expand, gather, load_suite
 from qbench.tracking import Baseline, baseline_path, load_baseline, read_run
 
 ROOT = Path(__file__).parents[1]
+States = dict[tuple[Score, Fraction, Decision], GateState]
+"""Score, margin and decision → the state of its gate, which depends on nothing else."""
 WIDER = {("nightly", "ppocr_v6_rec"): Tolerance(0.35, "model ppocr_v6_rec")}
 """Tolerances that held for every metric of a model and hold for one today."""
 BEST = ("top1", "exact")
@@ -88,6 +92,7 @@ def possible_scores(
             yield replace(alone, clusters=together(alone, data.sources))
 
 
+@functools.cache
 def together(score: Score, sources: int) -> Clusters:
     """What the samples of ``score`` show where all of a source change together."""
     found = Gathering.whole(score.n, sources)
@@ -105,6 +110,18 @@ def together(score: Score, sources: int) -> Clusters:
     )
 
 
+def todays_state(
+    score: Score, tolerance: Tolerance, decision: Decision, known: States
+) -> GateState:
+    """The state by today's rule; from ``known``, and put there, since cells of one model have
+    equal scores.
+    """
+    key = score, tolerance.margin(score), decision
+    if key not in known:
+        known[key] = loss_gate(score, tolerance, decision).state
+    return known[key]
+
+
 def former_state(score: Score, tolerance: Tolerance) -> GateState:
     """The state before: by the counts alone."""
     margin = tolerance.margin(score)
@@ -117,6 +134,7 @@ def judged_cells(suite_path: Path, catalogues: Catalogues) -> Iterator[Judged]:
     """Every accepted share of right samples of the suite, in every class."""
     suite = load_suite(suite_path)
     loaded: dict[str, Baseline] = {}
+    known: States = {}
     for planned in expand(suite, catalogues):
         name = planned.model.id
         path = baseline_path(ROOT / "baselines", suite.name, name)
@@ -140,7 +158,7 @@ def judged_cells(suite_path: Path, catalogues: Catalogues) -> Iterator[Judged]:
                     possible_scores(planned, baseline, metric, accepted.metrics[metric], same)
                 )
                 before = former_state(scores[0], WIDER.get((suite.name, name), tolerance))
-                now = frozenset(loss_gate(score, tolerance, decision).state for score in scores)
+                now = frozenset(todays_state(score, tolerance, decision, known) for score in scores)
                 listed = planned.quarantine_entry(environment) is not None
                 yield Judged(str(planned.cell), where, scores[0], before, now, listed)
 

@@ -154,7 +154,7 @@ def run_of(
 
 
 @dataclasses.dataclass
-class Course:
+class SimulatedSeries:
     """One cell in one class. ``shares``, ``decibels``: metric → true level now. ``accepted``:
     metric → hits.
 
@@ -209,40 +209,40 @@ class Course:
 # The fifteen nights, an event a function: what happens to the cells before a night is measured.
 
 
-def _cut_calibration(courses: Sequence[Course]) -> None:
+def _cut_calibration(courses: Sequence[SimulatedSeries]) -> None:
     """Four samples instead of 32: the distance shows it, and the ranges."""
     for one in courses:
         one.decibels = {name: level - 3 for name, level in one.decibels.items()}
 
 
-def _revert_calibration(courses: Sequence[Course]) -> None:
+def _revert_calibration(courses: Sequence[SimulatedSeries]) -> None:
     for one in courses:
         one.decibels = {name: level + 3 for name, level in one.decibels.items()}
 
 
-def _retrain(courses: Sequence[Course]) -> None:
+def _retrain(courses: Sequence[SimulatedSeries]) -> None:
     for one in courses:
         one.shares = {name: level - 5 / 96 for name, level in one.shares.items()}
 
 
-def _clip(courses: Sequence[Course]) -> None:
+def _clip(courses: Sequence[SimulatedSeries]) -> None:
     """A schema edited so that the first layer clips; top-1 stands still."""
     courses[0].decibels = {"sqnr": 14.0}
 
 
-def _fix_schema(courses: Sequence[Course]) -> None:
+def _fix_schema(courses: Sequence[SimulatedSeries]) -> None:
     courses[0].decibels = {"sqnr": 42.7}
 
 
-def _upgrade(courses: Sequence[Course]) -> None:
+def _upgrade(courses: Sequence[SimulatedSeries]) -> None:
     courses[3].where, courses[3].accepted = "x64+onnxruntime-1.32.0", {}
 
 
-def _add_noise(courses: Sequence[Course]) -> None:
+def _add_noise(courses: Sequence[SimulatedSeries]) -> None:
     courses[1].flippers = courses[2].flippers = 14
 
 
-def _cut_data(courses: Sequence[Course]) -> None:
+def _cut_data(courses: Sequence[SimulatedSeries]) -> None:
     """Of 32 sources 8: other samples."""
     for one in courses:
         one.data, one.accepted = "d8", {}
@@ -268,15 +268,15 @@ def fifteen_nights(seed: int = 1) -> Made:
     rng = random.Random(seed)
     ort, npu, n = "x64+onnxruntime-1.24.1", "x64+flaky-npu-1", 96
     courses = [
-        Course(
+        SimulatedSeries(
             _cell("ort-cpu", "w8a8_asym_pc"),
             ort,
             n,
             {"top1": 93 / n, "agreement": 94 / n},
             {"sqnr": 42.7},
         ),
-        Course(_cell("flaky-npu", "fp32"), npu, n, {"top1": 93 / n}, {}, 8),
-        Course(
+        SimulatedSeries(_cell("flaky-npu", "fp32"), npu, n, {"top1": 93 / n}, {}, 8),
+        SimulatedSeries(
             _cell("flaky-npu"),
             npu,
             n,
@@ -285,7 +285,9 @@ def fifteen_nights(seed: int = 1) -> Made:
             8,
             0.4,
         ),
-        Course(_cell("ort-device", "w8a8_asym_pc"), ort, n, {"top1": 92 / n}, {"sqnr": 41.0}),
+        SimulatedSeries(
+            _cell("ort-device", "w8a8_asym_pc"), ort, n, {"top1": 92 / n}, {"sqnr": 41.0}
+        ),
     ]
     truths = [
         Truth(
@@ -338,13 +340,13 @@ class _Story:
     """
 
     rng: random.Random
-    courses: list[Course]
+    courses: list[SimulatedSeries]
     truths: list[Truth] = dataclasses.field(default_factory=list)
     fresh: dict[Cell, int] = dataclasses.field(default_factory=dict)
     pending: dict[Cell, int] = dataclasses.field(default_factory=dict)
     sliding: dict[tuple[Cell, str], tuple[float, int]] = dataclasses.field(default_factory=dict)
 
-    def happen(self, night: int, course: Course) -> None:
+    def happen(self, night: int, course: SimulatedSeries) -> None:
         """What happens to one cell before a night: mostly nothing."""
         for (cell, metric), (slope, end) in list(self.sliding.items()):
             if cell == course.cell:
@@ -364,7 +366,7 @@ class _Story:
         self.truths[:known] = [self._ended(one, night, course) for one in self.truths[:known]]
         self.fresh[course.cell] = night
 
-    def step(self, night: int, course: Course) -> None:
+    def step(self, night: int, course: SimulatedSeries) -> None:
         """One metric falls, or all; sometimes intended, and accepted soon."""
         names = [*course.shares, *course.decibels]
         for metric in names if self.rng.random() < 0.5 else [self.rng.choice(names)]:
@@ -374,7 +376,7 @@ class _Story:
         if self.rng.random() < 0.4:
             self.pending[course.cell] = night + self.rng.randint(1, 4)
 
-    def slide(self, night: int, course: Course) -> None:
+    def slide(self, night: int, course: SimulatedSeries) -> None:
         """One metric falls a little every night."""
         metric, length = (
             self.rng.choice([*course.shares, *course.decibels]),
@@ -384,7 +386,7 @@ class _Story:
         self.sliding[course.cell, metric] = (size / length, night + length)
         self.truths.append(_truth(course, metric, night, size, "slide"))
 
-    def upgrade(self, _night: int, course: Course) -> None:
+    def upgrade(self, _night: int, course: SimulatedSeries) -> None:
         """Another version of the engine: another class, other levels, nothing accepted."""
         name, _, version = course.where.rpartition("-")
         course.where = f"{name}-{float(version) + 0.1:.1f}"
@@ -393,11 +395,11 @@ class _Story:
         }
         course.accepted = {}
 
-    def improve(self, _night: int, course: Course) -> None:
+    def improve(self, _night: int, course: SimulatedSeries) -> None:
         """Something was repaired."""
         course.shares = {key: min(0.99, level + 0.03) for key, level in course.shares.items()}
 
-    def measured(self, night: int, course: Course) -> CellRecord:
+    def measured(self, night: int, course: SimulatedSeries) -> CellRecord:
         """The record of a cell, accepted where nothing was, or where that is due."""
         line = course.measured(self.rng)
         return (
@@ -406,13 +408,13 @@ class _Story:
             else line
         )
 
-    def _size(self, course: Course, metric: str) -> float:
+    def _size(self, course: SimulatedSeries, metric: str) -> float:
         return self.rng.choice([1.2, 2, 4, 8]) * max(
             course.least_of(metric), 4 * course.noise_of(metric)
         )
 
     @staticmethod
-    def _ended(one: Truth, night: int, course: Course) -> Truth:
+    def _ended(one: Truth, night: int, course: SimulatedSeries) -> Truth:
         is_own = one.cell == course.cell and one.commit < night < one.until
         return dataclasses.replace(one, until=night) if is_own else one
 
@@ -425,7 +427,7 @@ def mixed_history(seed: int) -> Made:
     for number in range(rng.choice([1, 2, 3])):
         is_noisy = rng.random() < 0.4
         courses.append(
-            Course(
+            SimulatedSeries(
                 _cell(f"engine{number}"),
                 f"board+engine{number}-1.0",
                 n,
@@ -457,11 +459,11 @@ def mixed_history(seed: int) -> Made:
     )
 
 
-def _levels(course: Course, metric: str) -> dict[str, float]:
+def _levels(course: SimulatedSeries, metric: str) -> dict[str, float]:
     return course.shares if metric in course.shares else course.decibels
 
 
-def _truth(course: Course, metric: str, night: int, size: float, kind: str) -> Truth:
+def _truth(course: SimulatedSeries, metric: str, night: int, size: float, kind: str) -> Truth:
     until = 1 << 30
     where = course.where
     return Truth(
@@ -476,7 +478,7 @@ def _truth(course: Course, metric: str, night: int, size: float, kind: str) -> T
 
 
 def _clear(
-    truths: Sequence[Truth], runs: Sequence[Run], courses: Sequence[Course]
+    truths: Sequence[Truth], runs: Sequence[Run], courses: Sequence[SimulatedSeries]
 ) -> Iterator[Truth]:
     """``truths`` with whether each has to be found."""
     for one in truths:

@@ -559,9 +559,11 @@ def ratio(trials: int) -> None:
             found = resampling.change_interval(rows, numbers)
             assert found is not None
             change = float(more.sum()) / (6 * len(more))
+            sums = resampling.by_source(rows, numbers)
             judged = resampling.with_unmet(
-                widened(found, change, numbers), resampling.by_source(rows, numbers)
+                widened(found, change, numbers), change, sums, (0.0, 1.0)
             )
+            assert judged is not None
             for name, (low, high) in (("percentile", found), ("as judged", judged)):
                 inside[name] += low <= 0.01 <= high
         shares = " | ".join(f"{100 * one / trials:.1f} %" for one in inside.values())

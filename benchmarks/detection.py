@@ -2,15 +2,16 @@
 in real subjects.
 
     python benchmarks/detection.py [--seed 2] [--places 1] [--subjects S,…] [--faults F,…]
-                                   [--reruns 500] [--write]
+                                   [--reruns 500] [--add] [--write]
 
 One row a fault, one column a subject: by which gates it is seen, at which place localisation has
 its site, and whether the cause is right. Behind the table: rates, and false alarms of clean reruns
 under other threads, batch sizes, orders and processes. ``--write`` puts all of it into
 docs/detection.md, with the seed that no rule was tuned on. ``--variants`` tries the catalogue in
 ``digits_cnn`` with other batches, inputs, labels and schemas instead, and writes the table of that
-(minutes); ``--write`` keeps it. Exit status 1: a fault that changes something is seen by no gate
-but drift, or another gate than drift calls a clean rerun bad.
+(minutes); ``--write`` keeps it. ``--add`` puts the trials of few faults or subjects beside those
+that the page has. Exit status 1: a fault that changes something is seen by no gate but drift, or
+another gate than drift calls a clean rerun bad.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 from clean_reruns import Reruns, count_alarms
+from detection_table import clean_reruns, published, run_alone, together
 
 from qbench import save_model
 from qbench.evaluation import Subject, SubjectArtifacts, build_subject
@@ -65,6 +67,7 @@ COLUMNS = (
     Column("digits_cnn", "w8a8_asym_pc", 360, 64),
     Column(OPERATORS, "w8a8_asym_pc", 360, 64),
     Column(OPERATORS, "w8a8_sym_pc_pow2", 360, 64),
+    Column("digits_cnn", "glow_like", 360, 64),
     Column("g2p_en", "w8a8_asym_pc", 200, 16),
     Column("magika", "w8a8_asym_pc", 234, 32, tries_effects=False),
     Column("mobilenet_v2", "w8a8_asym_pc", 100, 8, tries_effects=False),
@@ -319,8 +322,11 @@ def rate_lines(rates: Rates) -> list[str]:
     return lines
 
 
-def _about(reruns: Reruns) -> list[str]:
+def _about(reruns: Reruns | None) -> list[str]:
+    if reruns is None:
+        return []
     return [
+        "",
         reruns.sentence,
         (
             "(d) asks for identical predictions, "
@@ -331,16 +337,16 @@ def _about(reruns: Reruns) -> list[str]:
 
 
 def page(
-    rows: list[tuple[str, ...]], subjects: list[str], rates: Rates, reruns: Reruns | None, seed: int
+    rows: list[tuple[str, ...]], subjects: list[str], rates: Rates, about: list[str], seed: int
 ) -> str:
-    """docs/detection.md."""
+    """docs/detection.md; ``about`` the clean reruns and the runs."""
     head = ("fault", "stage", "seen in the world", *subjects)
     lines = [
         "# What the gates catch",
         "",
         (
-            "Every fault of the [catalogue](faults.md) was put into real subjects, "
-            "at a place drawn by a seed, and judged"
+            f"{rates.faults} of the {len(CATALOGUE)} faults of the [catalogue](faults.md) were put "
+            "into real subjects, each at a place drawn by a seed, and judged"
         ),
         (
             "by every gate; the suspects of localisation stand beside. "
@@ -365,7 +371,7 @@ def page(
         "has no place for the fault, or it was not tried in the run that wrote the page.",
         "",
         *rate_lines(rates),
-        *([] if reruns is None else ["", *_about(reruns)]),
+        *about,
         "",
         f"| {' | '.join(head)} |",
         f"|{'---|' * len(head)}",
@@ -434,6 +440,9 @@ def main() -> int:
     parser.add_argument(
         "--variants", action="store_true", help="try other batches, inputs, labels and schemas"
     )
+    parser.add_argument(
+        "--add", action="store_true", help="keep what the page has of other faults and subjects"
+    )
     parser.add_argument("--write", action="store_true", help="write docs/detection.md")
     arguments = parser.parse_args()
     asked, faults = arguments.subjects.split(","), arguments.faults.split(",")
@@ -445,26 +454,30 @@ def main() -> int:
                 with_section(PAGE.read_text(encoding="utf-8"), section), encoding="utf-8"
             )
         return 0
-    columns = [one for one in COLUMNS if one.model in asked]
     trials = [
         one
-        for column in columns
+        for column in COLUMNS
+        if column.model in asked
         for one in trials_of(column, faults, arguments.seed, arguments.places, kept)
     ]
-    subjects = [column.name for column in columns]
-    rates = rates_of(trials)
     reruns = count_alarms(arguments.reruns, seed=arguments.seed) if arguments.reruns else None
-    stories = {name: CATALOGUE[name].story.thread for name in faults}
-    rows = table(trials, subjects, stories)
+    about, text = _about(reruns), PAGE.read_text(encoding="utf-8")
+    if arguments.add:
+        about = (about or clean_reruns(text)) + ["", run_alone(faults)]
+        trials = together(published(text, arguments.seed), trials)
+    tried = {one.subject for one in trials}
+    subjects, rates = [one.name for one in COLUMNS if one.name in tried], rates_of(trials)
+    shown = CATALOGUE if arguments.add else faults
+    rows = table(trials, subjects, {name: CATALOGUE[name].story.thread for name in shown})
     for row in rows:
         print(" | ".join(row))
     print("\n".join(rate_lines(rates)))
     if reruns is not None:
         print(reruns.sentence)
     if arguments.write:
-        _, head, rest = PAGE.read_text(encoding="utf-8").partition(VARIANTS_HEAD)
+        _, head, rest = text.partition(VARIANTS_HEAD)
         PAGE.write_text(
-            page(rows, subjects, rates, reruns, arguments.seed) + head * bool(head) + rest,
+            page(rows, subjects, rates, about, arguments.seed) + f"\n{head}" * bool(head) + rest,
             encoding="utf-8",
         )
     alarmed = reruns is not None and any(gate != DetectedBy.DRIFT.value for gate in reruns.alarms)

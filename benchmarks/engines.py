@@ -26,7 +26,8 @@ from qbench.backends import load_provider
 from qbench.diagnosis import LocalizeOptions, localize
 from qbench.errors import QbenchError
 from qbench.evaluation import SubjectArtifacts, build_subject, subject_artifacts
-from qbench.evaluation.artifacts import Quantized, executed_share, prepare_runners
+from qbench.evaluation.artifacts import Quantized, prepare_runners
+from qbench.evaluation.executed_share import executed_share
 from qbench.metrics import Answers
 from qbench.quantization import get_schema
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from qbench.backends import get_backend, recording
 from qbench.errors import QbenchError
-from qbench.evaluation.artifacts import executed_share, prepare_runners
+from qbench.evaluation.artifacts import prepare_runners
+from qbench.evaluation.executed_share import executed_share
 from qbench.host import utc_today
 from qbench.suite import Bench, Settings, expand, gather, load_suite
 

@@ -1,6 +1,7 @@
 """What fitting wins: thresholds of powers of two per tensor, weights of four bits, minutes.
 
-    python benchmarks/fit.py [--write docs/evidence/fit.md] [--results FIT.jsonl] [case …]
+    python benchmarks/fit.py [--write docs/evidence/fit.md] [--results FIT.jsonl] [--samples N]
+        [case …]
 
 A case is a network, a schema and how it is fitted. What was measured is kept in the file of
 results, line by line, and is not measured again. Fitting has calibration samples alone, without
@@ -105,9 +106,20 @@ def cases() -> list[tuple[str, str, str]]:
     return found + [("mobilenet_v2", *each) for each in large]
 
 
-def measure(name: str, schema: str, way: str) -> dict[str, Any]:
-    """One case: fit, quantize, score."""
-    scored, calibration, many, few = DATA[name]
+def samples_of(name: str, given: int) -> int:
+    """How many calibration samples network ``name`` gets; ``given`` is 0: those of ``DATA``."""
+    return given or DATA[name][3]
+
+
+def key_of(row: Mapping[str, Any]) -> tuple[str, str, str, int]:
+    """The case that a row is of, with its calibration samples."""
+    return row["model"], row["schema"], row["way"], row["calibration"]
+
+
+def measure(name: str, schema: str, way: str, given: int) -> dict[str, Any]:
+    """One case: fit with ``given`` samples (0: those of ``DATA``), quantize, score."""
+    scored, calibration, many, _ = DATA[name]
+    few = samples_of(name, given)
     cache, chosen = choose_cache(None), WAYS[way]
     network, samples = read_samples(name, calibration, few, cache)
     feeds = _whole(samples.batches())
@@ -173,15 +185,15 @@ def _right(scores: Array, labels: list[set[int]]) -> float:
     return float(np.mean(hits))
 
 
-def table(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Markdown, in the order of ``cases``."""
-    known = {(row["model"], row["schema"], row["way"]): row for row in rows}
+def table(rows: Iterable[Mapping[str, Any]], given: int) -> str:
+    """Markdown, in the order of ``cases``, of the rows with the samples that were ``given``."""
+    known = {key_of(row): row for row in rows}
     lines = [
         "| network | schema | fitted | top-1 | float | agreement | dB | processor, min |",
         "|---|---|---|--:|--:|--:|--:|--:|",
     ]
     for case in cases():
-        row = known.get(case)
+        row = known.get((*case, samples_of(case[0], given)))
         if row is not None:
             lines.append(
                 f"| {case[0]} | `{case[1]}` | {WAYS[case[2]].words} | {row['top1']:.1%} | "
@@ -207,20 +219,23 @@ def main() -> int:
     parser.add_argument("only", nargs="*", help="words that a case has, such as digits_cnn or tqt")
     parser.add_argument("--results", default="fit.jsonl", help="what was measured (fit.jsonl)")
     parser.add_argument("--write", metavar="PAGE", help="put the table into this page")
+    parser.add_argument("--samples", type=int, default=0, help="of calibration (see the page)")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(measure(*arguments.one)))
+        print(json.dumps(measure(*arguments.one, arguments.samples)))
         return 0
     results = Path(arguments.results)
     rows = (
         [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
     )
-    done = {(row["model"], row["schema"], row["way"]) for row in rows}
+    done = {key_of(row) for row in rows}
     for case in cases():
-        if case in done or not set(arguments.only) <= {*case}:
+        if (*case, samples_of(case[0], arguments.samples)) in done or not set(arguments.only) <= {
+            *case
+        }:
             continue
-        command = [sys.executable, __file__, "--one", *case]
+        command = [sys.executable, __file__, "--samples", str(arguments.samples), "--one", *case]
         ran = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
         if ran.returncode:
             print(f"{' '.join(case)}: failed", file=sys.stderr)
@@ -228,8 +243,8 @@ def main() -> int:
         rows.append(json.loads(ran.stdout.splitlines()[-1]))
         with results.open("a", encoding="utf-8") as file:
             file.write(json.dumps(rows[-1]) + "\n")
-        print(table(rows[-1:]).splitlines()[-1], flush=True)
-    text = table(rows)
+        print(table(rows[-1:], arguments.samples).splitlines()[-1], flush=True)
+    text = table(rows, arguments.samples)
     print(text)
     if arguments.write:
         write_into(Path(arguments.write), text)

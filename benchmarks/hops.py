@@ -33,7 +33,7 @@ PAGE = ROOT / "docs" / "architecture.md"
 FIRST, LAST = "<!-- path of a cell -->", "<!-- end of path -->"
 SUITE = """\
 [suite]
-backends = ["ort-cpu"]
+backends = ["integer-ort-x64-avx2"]
 schemas = ["w8a8_asym_pc"]
 
 [[model]]
@@ -42,6 +42,7 @@ data = "digits_test"
 calibration = { data = "digits_train", count = 32 }
 metrics = ["top1"]
 """
+"""Its answers are the same on every processor; some are others than in float, which have a page."""
 FORMS = (
     *(
         "SuiteText",

@@ -49,6 +49,8 @@ QUIET = ("-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest")
 COMPARED = ("outcome", "metrics", "digests", "n", "losses", "gains", "correct")
 """What two records of a cell must agree in."""
 KILLED, AT_ONCE = 5, 2
+_LEFT_OUT = ("CI", "PYTHONDONTWRITEBYTECODE")
+"""Of the environment: with the second, each process would compile qbench again."""
 NIGHTS, MOVED = 30, 0.001
 TOP_S, REPORT_S, PAGE_MB = 2.0, 10.0, 2.0
 
@@ -64,7 +66,7 @@ class Ended(NamedTuple):
 
 def run(folder: Path, *words: str, kill_after: float | None = None) -> Ended:
     """Run Python on ``words`` in ``folder``; kill it after so many seconds."""
-    environment = {name: one for name, one in os.environ.items() if name != "CI"}
+    environment = {name: one for name, one in os.environ.items() if name not in _LEFT_OUT}
     start = time.perf_counter()
     with (
         tempfile.TemporaryFile("w+") as output,

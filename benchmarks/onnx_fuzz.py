@@ -7,7 +7,9 @@ Every trial is one file: a seed model (convolutions with Q/DQ pairs, control flo
 external data, attention, a plain MLP) with one to three mutations of its bytes or of its message,
 drawn from a generator that is seeded by the number of the trial. ``qbench eval`` is the first
 command, another one the second. ONNX Runtime opens the same file as it is; a score for a file that
-it refuses as invalid is wrong, and so is a score that differs from ONNX Runtime's.
+it refuses as invalid is wrong, and so is a score that differs from ONNX Runtime's. Both run the
+same batches: a graph that mixes the samples of a batch (a mean of all of them decides a branch,
+Softmax over the axis of samples) has another score for each size of them.
 
 Trials run inside worker processes with an address-space limit; one that computes for more than 20
 seconds is killed with its worker. The options of numbers and files are those of all trials
@@ -35,6 +37,8 @@ import numpy as np
 import onnx
 from fuzz_models import METADATA, data_file, put_outside, seeds
 from trials import Program, Result, Work, parser, run
+
+from qbench.subjects import BATCH
 
 TIMEOUT = 20.0
 ADDRESS_SPACE_GB = 8
@@ -643,9 +647,13 @@ def engine(path: Path) -> dict[str, Any]:
         return {"refused": type(error).__name__, "words": str(error)[:300]}
     with np.load(path.parent / "test.npz") as data:
         x, y = data["x"], data["y"]
+    name = session.get_inputs()[0].name
     try:
-        answers = session.run(None, {session.get_inputs()[0].name: x})[0]
-        return {"top1": float((np.asarray(answers).argmax(-1) == y).mean())}
+        answers = [
+            session.run(None, {name: x[first : first + BATCH]})[0]
+            for first in range(0, len(x), BATCH)
+        ]
+        return {"top1": float((np.concatenate(answers).argmax(-1) == y).mean())}
     except Exception as error:  # a model that cannot run
         return {"run": type(error).__name__, "words": str(error)[:200]}
 

@@ -9,6 +9,7 @@ single-importer when exactly one other module of ``qbench`` or its guests import
 ``__init__`` does not count as an importer.
 """
 
+import argparse
 import ast
 import inspect
 import re
@@ -150,13 +151,21 @@ def stale(text: str) -> list[str]:
 
 def main() -> None:
     """Print one column per checkout, or write or check the list of modules."""
-    if sys.argv[1:] == ["--write"]:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--write", action="store_true", help="write the list of modules")
+    parser.add_argument("--check", action="store_true", help="fail where the list is out of date")
+    parser.add_argument(
+        "checkouts", metavar="ROOT", nargs="*", type=Path, default=[Path(__file__).parent.parent]
+    )
+    arguments = parser.parse_args()
+    if arguments.write:
         PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
         return
-    if sys.argv[1:] == ["--check"]:
+    if arguments.check:
         sys.exit("\n".join(stale(PAGE.read_text(encoding="utf-8"))) or 0)
-    roots = [Path(argument) for argument in sys.argv[1:]] or [Path(__file__).parent.parent]
-    columns = [facts(root) for root in roots]
+    columns = [facts(root) for root in arguments.checkouts]
     for row in columns[0]:
         print(f"| {row} | " + " | ".join(column[row] for column in columns) + " |")
 

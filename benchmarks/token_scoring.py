@@ -50,7 +50,7 @@ def main() -> None:
         def forward() -> None:
             for feeds in windows.batches(BATCH):
                 tokens = feeds[form.tokens][:, :-1]
-                past = {one.past: one.nothing(len(tokens)) for one in form.kept}
+                past = {one.past: one.nothing(len(tokens)) for one in form.cache}
                 executor.run({form.tokens: tokens, **past})
 
         def scored() -> None:

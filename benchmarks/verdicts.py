@@ -12,20 +12,28 @@ Small samples: wrong FAIL where the margin is under one sample, the largest over
 up to 1, and the fewest losses that FAIL when nothing is gained: what fails a cell by the default
 rule.
 
+Means (`--means N`): wrong PASS of a mean in N drawn samples of each row, by the percentile
+bootstrap alone and as judged. Values have no bounds, 50 ± 5; the true loss is the margin.
+
 Coverage: how often the interval that is shown holds the true change, the same sum over all samples
 of n ≤ 30, and the least, the mean of it over a grid of true shares.
 """
 
 import argparse
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 from scipy.stats import binom
 
 from qbench.judging import Evidence, margin_evidence, paired_interval
+from qbench.metrics import MILLION
+from qbench.metrics.clusters import widened
+from qbench.metrics.resampling import change_interval, with_unmet
 
 MARGINS = (0.005, 0.01, 0.02)
 SMALL_MARGINS = (0.0005, 0.005, 0.01, 0.02, 0.05)
@@ -117,12 +125,62 @@ def coverages(n: int, method: str) -> tuple[float, float]:
     return min(found), float(np.mean(found))
 
 
+Floats = npt.NDArray[np.float64]
+
+CHANGES: dict[str, Callable[[np.random.Generator, int], Floats]] = {
+    "normal": lambda rng, n: rng.normal(-1, 1, n),
+    "exponential": lambda rng, n: -rng.exponential(1, n),
+    "one in ten loses 10": lambda rng, n: np.where(rng.random(n) < 0.1, -10.0, 0.0),
+    "the same, all move a little": lambda rng, n: (
+        np.where(rng.random(n) < 0.1, -10.0, 0.0) + rng.normal(0, 0.1, n)
+    ),
+}
+"""How changes are distributed, with a mean of −1."""
+
+
+def mean_errors(
+    changes: Callable[[np.random.Generator, int], Floats], n: int, trials: int
+) -> Floats:
+    """(2,) how often a mean of ``n`` samples is wrongly called PASS: by the bootstrap alone, and
+    as judged.
+    """
+    rng, found = np.random.default_rng(1), np.zeros(2)
+    whole = np.full(n, MILLION)
+    for _ in range(trials):
+        before = rng.normal(50, 5, n)
+        after = before + changes(rng, n)
+        hits = [np.rint(MILLION * one).astype(np.int64) for one in (after, before)]
+        rows = np.stack([hits[0], whole, hits[1], whole], axis=1)
+        change = float((hits[0] - hits[1]).sum()) / (n * MILLION)
+        drawn = change_interval(rows)
+        assert drawn is not None
+        wide = widened(drawn, change, np.arange(n))
+        judged = with_unmet(wide, change, rows, (-math.inf, math.inf))
+        assert judged is not None
+        found += drawn[0] > -1, judged[0] > -1
+    return found / trials
+
+
+def print_means(console: Console, trials: int) -> None:
+    """The table of ``mean_errors``."""
+    table = Table("changes", "n", "bootstrap alone", "as judged", title="Wrong PASS of a mean")
+    for name, changes in CHANGES.items():
+        for n in (5, 10, 20, 50, 200):
+            alone, judged = 100 * mean_errors(changes, n, trials)
+            table.add_row(name, str(n), f"{alone:.1f} %", f"{judged:.1f} %")
+    console.print(table)
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--samples", type=int, nargs="*", default=[200, 1000, 10_000])
+    parser.add_argument("--means", type=int, metavar="N", help="samples of a mean instead")
     arguments = parser.parse_args()
     console = Console()
+    if arguments.means:
+        print_means(console, arguments.means)
+        return
     errors = Table(
         "n", "margin", "wrong PASS", "at π", "wrong FAIL", "at π", title="Type-I error, nominal 5 %"
     )

@@ -102,6 +102,18 @@ SUBJECTS = (
     ),
     Judged("gloss_decoder", "gloss_windows", ("token_perplexity",), why="trained here"),
     Judged(
+        "gloss_writer",
+        "gloss_windows_few",
+        ("same_start",),
+        why="its text is not right or wrong: against itself",
+    ),
+    Judged(
+        "whisper_decoder",
+        "speech_texts",
+        ("token_perplexity",),
+        why="what is said, not what it writes itself",
+    ),
+    Judged(
         "whisper_tiny_en",
         "speech_prompts",
         ("wer", "cer", "chrf", "bleu"),

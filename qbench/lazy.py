@@ -35,8 +35,8 @@ def loaded_whole() -> Iterator[None]:
 
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
-    """Pause the collector of cycles: other unused objects are freed as always, cycles after
-    this block.
+    """Pause the collector of cycles: other unused objects are freed as always, cycles some time
+    after this block.
 
     Modules, syntax trees and two years of results are many objects without cycles: looking for
     cycles among them takes up to a third of the time.
@@ -46,6 +46,10 @@ def gc_paused() -> Iterator[None]:
     try:
         yield
     finally:
+        if not gc.get_freeze_count():  # what other code froze stays so
+            # what was made in the block is old: else all of it would be looked through at once
+            gc.freeze()
+            gc.unfreeze()
         if collects:
             gc.enable()
 

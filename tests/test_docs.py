@@ -65,6 +65,12 @@ def test_names_of_files_in_this_repository_are_right(path):
         assert (ROOT / name).exists(), name
 
 
+@pytest.mark.parametrize("path", DOCS[:-1], ids=lambda path: path.name)
+def test_what_installs_qbench_is_a_folder_or_a_file(path):
+    """No package index has it."""
+    assert not re.findall(r"pip install[^\n`]*\bpytest-qbench\b(?! @)[^\n`]*", path.read_text())
+
+
 def test_every_option_of_the_plugin(pytestconfig):
     known = {
         option
@@ -190,6 +196,13 @@ def test_every_field_of_answers():
     assert set(re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)) == {
         field.name for field in fields(IntegerAnswers)
     }
+
+
+def test_the_number_of_faults_is_right():
+    from qbench.faults import CATALOGUE
+
+    assert f"[{len(CATALOGUE)} faults](docs/faults.md)" in (ROOT / "README.md").read_text("utf-8")
+    assert f"a catalogue of {len(CATALOGUE)} bugs" in text("faults.md")
 
 
 def test_the_fault_that_is_shown_is_put_somewhere(capsys):
@@ -388,6 +401,7 @@ def test_every_word_of_a_machine():
         Accumulator,
         Adding,
         Arithmetic,
+        FloatSums,
         Override,
         Quantizing,
         Scaling,
@@ -397,7 +411,16 @@ def test_every_word_of_a_machine():
     section = text("arithmetics.md").partition("## One of your own")[2]
     tables = "".join(line for line in section.splitlines() if line.startswith("|"))
     written = set(re.findall(r"`(\w+)`", tables)) | {"name"}
-    for cls in (Accumulator, Adding, Arithmetic, Override, Quantizing, Scaling, Stage):
+    for cls in (
+        Accumulator,
+        Adding,
+        Arithmetic,
+        FloatSums,
+        Override,
+        Quantizing,
+        Scaling,
+        Stage,
+    ):
         for name, kind in typing.get_type_hints(cls).items():
             assert name in written, (cls, name)
             if (
@@ -470,3 +493,22 @@ def test_keys_of_profiles_plans_and_histograms(tmp_path):
     for table in tables:
         assert f"`{table['format']}`, version {table['version']}" in text("files.md")
     assert len(bins["x"]["counts"]) == 2000
+
+
+def test_the_tests_of_the_rules_of_a_night_are_there():
+    page = text("architecture.md")
+    section = page.partition("## The rules of a night")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([a-j]) \|(.*)$", section, flags=re.MULTILINE)
+    assert [point for point, _ in rows] == list("abcdefghij")
+    files = (ROOT / "tests").rglob("test_*.py")
+    known = {
+        name
+        for file in files
+        for name in re.findall(
+            r"^def (test_\w+)", file.read_text(encoding="utf-8"), flags=re.MULTILINE
+        )
+    }
+    for point, row in rows:
+        named = re.findall(r"`(test_\w+)`", row)
+        assert named, point
+        assert not {*named} - known

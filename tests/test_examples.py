@@ -160,7 +160,7 @@ def raw_digits(name: str, path: Path) -> None:
 @pytest.mark.slow
 def test_a_subject_from_scratch_is_accepted_and_then_watched(tmp_path: Path) -> None:
     code = by_hand()
-    (suite,) = (one for one in shown("toml") if 'id = "my_net"' in one)
+    (suite,) = (one for one in shown("toml") if one.startswith("# suites/mine.qbench.toml"))
     (tmp_path / "suites").mkdir()
     (tmp_path / "conftest.py").write_text(code)
     (tmp_path / "suites/mine.qbench.toml").write_text(suite)

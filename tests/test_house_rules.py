@@ -28,8 +28,6 @@ each holds the package ``qbench_NAME``.
 """
 LONGEST_FILE = 800
 LONGER_FILES = {
-    "qbench/suite/session.py": "the bench of a suite; its parts moved out lengthened its reading",
-    "qbench/tracking/alerts.py": "one replay of runs, whose rules share the course of a series",
     "engines/qbench_engines/tflite_writer.py": "a function per operator, chosen by one table",
     "benchmarks/onnx_fuzz.py": "one program: the mutations of a model, and what watches a case",
 }

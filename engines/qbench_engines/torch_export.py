@@ -23,11 +23,17 @@ import onnx_ir as ir
 import torch
 from torch import nn
 
-from qbench.errors import InputError, UnsupportedError
+from qbench.errors import InputError, NotFetchedError, UnsupportedError
+from qbench.extension import install_command
 
 _OPSET, _SCRIPT_OPSET = 21, 17
 _QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 """Packages of modules that compute on quantized tensors."""
+_GRAPH_MODES = (
+    ("torchao.quantization.pt2e.", "prepare_pt2e", "convert_pt2e"),
+    ("torch.ao.quantization.", "prepare_fx", "convert_fx"),
+)
+"""Package of the observers, what puts them into a traced module, and what converts it."""
 _OPERATOR = re.compile(r"(?:OpOverload\(op='|operator '|operator: |operator )([\w.:]+)")
 _LONGEST = 300
 
@@ -45,6 +51,7 @@ class TorchExporter:
                 expected="the module that it was made of: torch.export takes no other",
                 remedy="Return that module, or export this one yourself and name the ONNX file.",
             )
+        _refuse_observing_graph(module, doing)
         inputs = _named_inputs(module, example, doing)
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
@@ -90,6 +97,25 @@ def _without_words() -> Iterator[None]:
         logger.disabled = was_disabled
 
 
+def _refuse_observing_graph(module: nn.Module, doing: str) -> None:
+    """Check that ``module`` is no traced graph with observers, among them those of QAT.
+
+    Raises:
+        UnsupportedError: it is; what converts it is named.
+    """
+    if not isinstance(module, torch.fx.GraphModule):
+        return
+    packages = {type(one).__module__ for one in module.modules()}
+    for package, prepare, convert in _GRAPH_MODES:
+        if any(one.startswith(package) for one in packages):
+            raise UnsupportedError(
+                doing,
+                found=f"a module of {prepare} that still observes",
+                expected=f"the module that {convert} makes of it",
+                remedy=f"Calibrate or train it, then call {convert} and return what that gives.",
+            )
+
+
 def _is_prepared(module: nn.Module) -> bool:
     """Whether it has observers of eager mode, among them those of QAT."""
     observing = (torch.ao.quantization.ObserverBase, torch.ao.quantization.FakeQuantizeBase)
@@ -129,11 +155,20 @@ def _by_argument(arguments: Sequence[str], example: object) -> dict[str, Any]:
     return dict(zip(arguments, each, strict=False))
 
 
-def _refused(error: Exception, doing: str) -> UnsupportedError:
-    """The error of a module that is not exported: the operator, where one of the causes names
-    it.
+def _refused(error: Exception, doing: str) -> UnsupportedError | NotFetchedError:
+    """The error of a module that is not exported: the package that is missing, or the operator,
+    where one of the causes names it.
     """
     chain = list(_causes(error))
+    for one in chain:
+        if isinstance(one, ModuleNotFoundError) and one.name:
+            return NotFetchedError(
+                doing,
+                found=f"that PyTorch's exporter needs the package '{one.name.partition('.')[0]}'",
+                expected="it to be installed",
+                remedy=f"Install what the exporter needs: {install_command('train')}; or that "
+                "package.",
+            )
     for one in chain:
         if match := _OPERATOR.search(str(one)):
             name = match[1].strip(".")

@@ -9,15 +9,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 import torch
 from torch import fx, nn
 
-from qbench.backends import Array
 from qbench.errors import UnsupportedError
 from qbench.graph import AnyModel, as_model, constant_value, input_at, node_key
 from qbench.passes import canonicalize
 
+Array = npt.NDArray[Any]
 Module = Any
 """A ``torch.nn.Module``."""
 Made = Any

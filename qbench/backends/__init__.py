@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from qbench.backends.registry import integer_backends as integer_backends
     from qbench.backends.registry import miscomputed as miscomputed
     from qbench.backends.slicing import in_slices as in_slices
+    from qbench.backends.untaken_types import untaken_type as untaken_type
     from qbench.backends.venv.another_python import AnotherPython as AnotherPython
     from qbench.backends.venv.another_python import installed_version as installed_version
     from qbench.backends.venv.another_python import load_provider as load_provider

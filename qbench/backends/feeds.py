@@ -45,6 +45,18 @@ class InputFact:
         )
         return f"shape {found or 'of a scalar'} where the graph takes {wanted}"
 
+    def of_nothing(self, array: Array) -> Array:
+        """``array``; where samples hold no numbers, as a cache before the first token, and it has
+        as many axes as the input, of the type and the sizes that the graph has.
+        """
+        shape = self.shape or ()
+        if self.dtype is None or 0 not in array.shape[1:] or len(shape) != array.ndim:
+            return array
+        sizes = [
+            have if want is None else want for have, want in zip(array.shape, shape, strict=True)
+        ]
+        return np.zeros(sizes, self.dtype) if 0 in sizes[1:] else array
+
 
 @dataclass(frozen=True, slots=True)
 class FeedCheck:
@@ -96,7 +108,7 @@ class FeedCheck:
                     else f"The graph's inputs are {self._listed()}."
                 )
                 raise self._error(f"an unknown input '{name}'", hint)
-            arrays[name] = np.asarray(given)
+            arrays[name] = self.inputs[name].of_nothing(np.asarray(given))
             if problem := self.inputs[name].problem(arrays[name]):
                 raise self._error(
                     f"input '{name}' with {problem}", "Check that the data fits the model."

@@ -54,6 +54,10 @@ class IntegerBackend:
     packages: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        declared = [self.arithmetic.floats, *(one.floats for one in self.arithmetic.overrides)]
+        if any(declared):
+            summing = replace(self.capabilities, sums_floats=True)
+            object.__setattr__(self, "capabilities", summing)
         if self.arithmetic.biases is BiasScheme.FINEST:
             added = self.capabilities.bias_qtypes | _BIASES
             object.__setattr__(self, "capabilities", replace(self.capabilities, bias_qtypes=added))
@@ -119,7 +123,7 @@ class _IntegerExecutor(EngineExecutor[Program]):
     def __init__(self, program: Program, lowered: ir.Model, check: FeedCheck) -> None:
         super().__init__(program, check)
         self._lowered = lowered
-        self._counters = program.counters
+        self._counters, self._summed = program.counters, program.summed
 
     @property
     def counters(self) -> Mapping[str, Counters]:
@@ -134,6 +138,9 @@ class _IntegerExecutor(EngineExecutor[Program]):
 
     def executed(self) -> Mapping[str, Executed]:
         """Every node of the lowered graph, on integers where it was lowered to operators on
-        integers.
+        integers; of products of floats that the arithmetic sums, their types and the accumulator.
         """
-        return executed_as_written(self._lowered, "cpu")
+        summed = {
+            node: Executed(words, "cpu", is_summed=True) for node, words in self._summed.items()
+        }
+        return executed_as_written(self._lowered, "cpu") | summed

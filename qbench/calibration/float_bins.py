@@ -66,28 +66,61 @@ def signs_of(keys: Ints) -> Ints:
 
 
 # The inner loops of counting, written for numba: eight numbers per iteration, no branch that
-# depends on a number.
+# depends on a number of a finite block.
+#
+#     order(x) = bits(x) for x ≥ 0, bits(x) xor (2^31 − 1) for x < 0, as int32
+#
+# orders finite numbers as they are, and ±Inf and NaN outside of them (−0.0 below 0).
 
 ONE = 1 << 38
 """What one number adds to its cell, in addition to its bits."""
 ZERO_CELLS = 8
+BLOCK = 256
+"""Numbers that are looked at for extremes and then counted, before they leave the nearest cache."""
+_NO_LOW, _NO_HIGH = 0x7F800000, -0x7F800001
+"""order(±Inf): no finite number reaches them."""
 
 
-def count_bits(bits: Any, table: Any) -> None:  # noqa: ANN401 - typed by its compiler
-    """``count_with_numpy``, with the same signature: bits (n,) uint32, table (2^19 + 8,) int64."""
-    whole = bits.size & -ZERO_CELLS
-    for start in range(0, whole, ZERO_CELLS):
-        for turn in range(ZERO_CELLS):
-            short = bits[start + turn]
-            number = np.uint64(short)
-            cell = number >> np.uint64(13)
-            cell = np.uint64((1 << 19) + turn) if np.uint32(short + short) == 0 else cell
-            table[cell] += np.int64(number | np.uint64(ONE))
+def fold_bits(bits: Any, table: Any, ends: Any) -> int:  # noqa: ANN401 - typed by its compiler
+    """``count_with_numpy`` up to the first block that holds ±Inf or NaN, and extremes of that.
+
+    Args:
+        bits: (n,) uint32.
+        table: (2^19 + 8,) int64.
+        ends: (2,) int32: order(x) of the least and the greatest number are written there; of none
+            order(Inf) and order(−Inf).
+
+    Returns:
+        How many were counted.
+    """
+    ends[0], ends[1] = _NO_LOW, _NO_HIGH
+    whole = bits.size & -BLOCK
+    for start in range(0, whole, BLOCK):
+        low, high = ends[0], ends[1]
+        for index in range(start, start + BLOCK):
+            signed = np.int32(bits[index])
+            order = np.int32(signed ^ ((signed >> 31) & np.int32(0x7FFFFFFF)))
+            low, high = min(low, order), max(high, order)
+        if low <= _NO_HIGH or high >= _NO_LOW:
+            return start
+        ends[0], ends[1] = low, high
+        for first in range(start, start + BLOCK, ZERO_CELLS):
+            for turn in range(ZERO_CELLS):
+                short = bits[first + turn]
+                number = np.uint64(short)
+                cell = number >> np.uint64(13)
+                cell = np.uint64((1 << 19) + turn) if np.uint32(short + short) == 0 else cell
+                table[cell] += np.int64(number | np.uint64(ONE))
     for index in range(whole, bits.size):
-        short = bits[index]
+        short, signed = bits[index], np.int32(bits[index])
+        order = np.int32(signed ^ ((signed >> 31) & np.int32(0x7FFFFFFF)))
+        if order <= _NO_HIGH or order >= _NO_LOW:
+            return index
+        ends[0], ends[1] = min(ends[0], order), max(ends[1], order)
         number = np.uint64(short)
         cell = np.uint64(1 << 19) if np.uint32(short + short) == 0 else number >> np.uint64(13)
         table[cell] += np.int64(number | np.uint64(ONE))
+    return int(bits.size)
 
 
 def read_cells(table: Any, start: int, stop: int) -> int:  # noqa: ANN401 - typed by its compiler
@@ -110,9 +143,11 @@ def read_cells(table: Any, start: int, stop: int) -> int:  # noqa: ANN401 - type
 # lets through, take turns in eight cells, because a processor waits when an addition to a cell
 # follows one that is not finished; their number is what is missing in the other cells.
 #
-# The compiled loop (numba, optional) and numpy's give the same bits.
+# The compiled loop (numba, optional) and numpy's give the same bits. The compiled one finds
+# extremes on the way: each number comes from memory once, while additions to cells wait.
 
 Bits = npt.NDArray[np.uint32]
+Ends = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
 
 MOST = 1 << 24
@@ -133,7 +168,7 @@ _WORTH_READING = 1 << 13
 class Compiled(NamedTuple):
     """The loops above, compiled."""
 
-    add: Callable[[Bits, Ints], None]
+    fold: Callable[[Bits, Ints, Ends], int]
     read: Callable[[Ints, int, int], int]
 
 
@@ -164,9 +199,19 @@ def count_with_numpy(bits: Bits, table: Ints) -> None:
         np.add.at(table, cells.astype(np.intp), part.astype(np.int64) | ONE)
 
 
+def fold_with_numpy(bits: Bits, table: Ints) -> tuple[int, float, float]:
+    """What ``Counter.fold`` gives, all numbers or none counted."""
+    numbers = bits.view(np.float32)
+    low, high = float(numbers.min(initial=np.inf)), float(numbers.max(initial=-np.inf))
+    if not -np.inf < low <= high < np.inf:
+        return 0, np.inf, -np.inf
+    count_with_numpy(bits, table)
+    return len(bits), low, high
+
+
 @functools.cache
 def compiled() -> Compiled | None:
-    """The compiled twin of ``count_with_numpy``, and what goes with it; None where numba is not
+    """The compiled twin of ``fold_with_numpy``, and what goes with it; None where numba is not
     installed.
     """
     try:
@@ -175,14 +220,15 @@ def compiled() -> Compiled | None:
         return None
     jit: Any = numba.njit
     table = numba.int64[::1]
-    add, read = numba.void(numba.uint32[::1], table), numba.int64(table, numba.int64, numba.int64)
+    fold = numba.int64(numba.uint32[::1], table, numba.int32[::1])
+    read = numba.int64(table, numba.int64, numba.int64)
     try:
         return Compiled(
-            jit(add, nogil=True, cache=True)(count_bits),
+            jit(fold, nogil=True, cache=True)(fold_bits),
             jit(read, nogil=True, cache=True)(read_cells),
         )
     except RuntimeError:  # no folder to keep compiled code in
-        return Compiled(jit(add, nogil=True)(count_bits), jit(read, nogil=True)(read_cells))
+        return Compiled(jit(fold, nogil=True)(fold_bits), jit(read, nogil=True)(read_cells))
 
 
 class Counter:
@@ -195,16 +241,21 @@ class Counter:
         self._seen = 0
         self._compiled: Compiled | None = None
 
-    def count(self, numbers: Floats, table: Ints) -> None:
-        """Add ``numbers`` (1-D, contiguous, finite) to ``table``."""
+    def fold(self, numbers: Floats, table: Ints) -> tuple[int, float, float]:
+        """Add ``numbers`` (1-D, contiguous) to ``table``, up to some place before the first that
+        is not finite; how many these are, the least and the greatest of them (Inf and −Inf of
+        none).
+        """
         if self._seen <= self._worth_loading < self._seen + numbers.size:
             self._compiled = compiled()
         self._seen += numbers.size
         bits = numbers.view(np.uint32)
         if self._compiled is None:
-            count_with_numpy(bits, table)
-        else:
-            self._compiled.add(bits, table)
+            return fold_with_numpy(bits, table)
+        ends = np.empty(2, np.int32)
+        counted = self._compiled.fold(bits, table, ends)
+        low, high = (ends ^ ((ends >> 31) & np.int32(0x7FFFFFFF))).view(np.float32).tolist()
+        return counted, low, high
 
     def warm(self, table: Ints, low: float, high: float, size: int) -> None:
         """Bring the cells of ``table`` near that ``size`` numbers between ``low`` and ``high``

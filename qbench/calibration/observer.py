@@ -63,8 +63,8 @@ class Channels:
 Floats = npt.NDArray[np.float32]
 
 _PIECE = 1 << 17
-"""Numbers looked at three times in a row (least, greatest, count), which stay in the cache
-meanwhile.
+"""Numbers that numpy looks at three times in a row (least, greatest, count), which stay in the
+cache meanwhile.
 """
 
 
@@ -158,20 +158,16 @@ class Observer:
         )
 
     def _fold_row(self, row: Floats, sample: str) -> tuple[float, float]:
-        """Count the numbers of ``row`` (1-D), piece by piece while each is in the processor's
-        cache; its extremes.
-        """
+        """Count the numbers of ``row`` (1-D), piece by piece; its extremes."""
         lowest, highest = np.inf, -np.inf
+        self._counter.warm(self._table, self._low, self._high, row.size)
         for start in range(0, row.size, _PIECE):
             piece = row[start : start + _PIECE]
-            low, high = float(piece.min()), float(piece.max())
-            if not -np.inf < low <= high < np.inf:
-                piece = self._finite(piece, sample)
-                low, high = float(piece.min(initial=np.inf)), float(piece.max(initial=-np.inf))
+            counted, low, high = self._count(piece)
             lowest, highest = min(lowest, low), max(highest, high)
-            if not start:
-                self._counter.warm(self._table, low, high, row.size)
-            self._count(piece)
+            if counted < piece.size:
+                _, low, high = self._count(self._finite(piece[counted:], sample))
+                lowest, highest = min(lowest, low), max(highest, high)
         # Adding 0.0 makes −0.0 a plain zero: which of the two a minimum picks depends on the order.
         return lowest + 0.0, highest + 0.0
 
@@ -185,14 +181,16 @@ class Observer:
         self._not_negative += infinite - int(np.count_nonzero(np.isneginf(numbers)))
         return finite
 
-    def _count(self, numbers: Floats) -> None:
+    def _count(self, numbers: Floats) -> tuple[int, float, float]:
+        """As ``Counter.fold``, into a table that has room for ``numbers``."""
         if self._tabled + numbers.size > MOST:
             keys, counts, lows, zeros = unpacked(self._table, self._tabled)
             self._histogram = self._histogram.merge(Histogram(keys, counts, lows))
             self._zeros += zeros
             self._table, self._tabled = new_table(), 0
-        self._counter.count(numbers, self._table)
-        self._tabled += numbers.size
+        found = self._counter.fold(numbers, self._table)
+        self._tabled += found[0]
+        return found
 
 
 def not_finite(value: str, sample: str, *, fed: bool) -> InputError:

@@ -23,12 +23,12 @@ from qbench.cli.bisect_package import (
     programs,
 )
 from qbench.cli.command import Command, ExitCode, count_from_one
-from qbench.cli.history_files import folder_of_files
+from qbench.cli.history_files import find_history
 from qbench.cli.options import declare_baselines, declare_cache, declare_json
 from qbench.cli.printing import complain, print_columns, print_json, put, say
 from qbench.errors import QbenchError, UnavailableError
 from qbench.number_text import counted
-from qbench.storage import current_factor
+from qbench.storage import current_factor, is_url
 from qbench.working import working
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--history",
         metavar="DIR",
-        help="folder of run files, one per release (default: reports/backfill/NAME)",
+        help="folder of run files, one per release, or s3://, gs:// or file:// (default: "
+        "reports/backfill/NAME)",
     )
     declare_json(parser)
     parser.set_defaults(command=())
@@ -137,12 +138,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     suite = load_suite(Path(arguments.suite)).name
     check_environments(arguments, f"Measuring {arguments.package} over its releases")
     line, python = _line(arguments)
-    folder = folder_of_files(
-        arguments.history or f"reports/backfill/{arguments.package}",
-        f"Measuring {arguments.package} over its releases",
-        "runs that broke off are replaced there",
-    )
-    kept = _kept(folder, suite, arguments)
+    place = arguments.history or f"reports/backfill/{arguments.package}"
+    kept = _kept(place, suite, arguments)
     found = {
         version: Release(version=version, run=kept[version]) for version in line if version in kept
     }
@@ -153,7 +150,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     )
     measuring = working(f"measuring {arguments.package}", len(todo), "releases")
     with measuring as step, _pool(arguments.jobs or os.cpu_count() or 1) as pool:
-        running = [pool.submit(_measured, version, python, folder, arguments) for version in todo]
+        running = [pool.submit(_measured, version, python, place, arguments) for version in todo]
         for number, one in enumerate(as_completed(running), 1):
             release = one.result()
             found[release.version] = release
@@ -162,7 +159,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
                 f"[{number}/{len(todo)}] {arguments.package} {release.version} {release.state}: "
                 f"{release.line}"
             )
-    return _finished(arguments, folder, [found[version] for version in line])
+    return _finished(arguments, place, [found[version] for version in line])
 
 
 def _line(arguments: argparse.Namespace) -> tuple[tuple[str, ...], Callable[[str], Path]]:
@@ -188,15 +185,15 @@ def _pool(jobs: int) -> Iterator[ThreadPoolExecutor]:
             raise
 
 
-def _kept(folder: Path, suite: str, arguments: argparse.Namespace) -> "dict[str, Run]":
-    """Version → its whole run of these cells; a run that broke off is removed, as it will be
-    measured again.
+def _kept(place: str, suite: str, arguments: argparse.Namespace) -> "dict[str, Run]":
+    """Version → its whole run of these cells in the history at ``place``. A run that broke off will
+    be measured again: its file in a folder is removed; objects behind a URL are written once.
     """
-    from qbench.tracking import History, read_run
-
+    history = find_history(place)
+    if history is None:
+        return {}
     found: dict[str, Run] = {}
-    heads = History(folder).heads if folder.is_dir() else ()
-    for head in heads:
+    for head in history.heads:
         same = head.releases == arguments.package and head.suite == suite
         if (
             not same
@@ -204,17 +201,19 @@ def _kept(folder: Path, suite: str, arguments: argparse.Namespace) -> "dict[str,
             or head.header.get("limited") is not None
         ):
             continue
-        run = read_run(Path(head.path))
-        if run.complete and not run.damaged:
-            found[run.commit] = run
-        else:
-            say(f"the run of {arguments.package} {run.commit} broke off: {head.path} is replaced")
-            Path(head.path).unlink()
+        for run in history.read_each([head]):
+            if run.complete and not run.damaged:
+                found[run.commit] = run
+                continue
+            what = "measured again" if is_url(place) else "replaced"
+            say(f"the run of {arguments.package} {run.commit} broke off: {head.path} is {what}")
+            if not is_url(place):
+                Path(head.path).unlink()
     return found
 
 
 def _measured(
-    version: str, python: Callable[[str], Path], folder: Path, arguments: argparse.Namespace
+    version: str, python: Callable[[str], Path], place: str, arguments: argparse.Namespace
 ) -> Release:
     """The run of one release, in a process of its own."""
     from qbench.backends import own_environment, own_python
@@ -233,7 +232,7 @@ def _measured(
         "--release",
         f"{arguments.package}={program}",
         "--history",
-        str(folder),
+        place,
     ]
     options = {
         "--select": arguments.select,
@@ -252,7 +251,7 @@ def _measured(
         check=False,
     )
     seconds = time.perf_counter() - started
-    run = _run_of(version, folder, arguments)
+    run = _run_of(version, place, arguments)
     if run is None or (done.returncode not in _MEASURED and run.complete):
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or [
             "it printed nothing"
@@ -263,21 +262,22 @@ def _measured(
     return Release(version=version, run=run, reason=reason, seconds=seconds)
 
 
-def _run_of(version: str, folder: Path, arguments: argparse.Namespace) -> "Run | None":
+def _run_of(version: str, place: str, arguments: argparse.Namespace) -> "Run | None":
     """The newest run of the release with these cells."""
-    from qbench.tracking import History, read_run
-
-    heads = History(folder).heads if folder.is_dir() else ()
-    same = [head for head in heads if (head.releases, head.commit) == (arguments.package, version)]
+    history = find_history(place)
+    if history is None:
+        return None
+    wanted = (arguments.package, version)
+    same = [head for head in history.heads if (head.releases, head.commit) == wanted]
     mine = [head for head in same if head.header.get("select") == arguments.select]
-    return read_run(Path(mine[-1].path)) if mine else None
+    return next(history.read_each(mine[-1:]), None)
 
 
 def _why_nothing(run: "Run") -> str:
     return next((record.headline for record in run.cells if record.headline), "it has no cells")
 
 
-def _finished(arguments: argparse.Namespace, folder: Path, releases: Sequence[Release]) -> ExitCode:
+def _finished(arguments: argparse.Namespace, place: str, releases: Sequence[Release]) -> ExitCode:
     """Print one line per release, and what to do next."""
     if arguments.json:
         facts = [
@@ -291,7 +291,7 @@ def _finished(arguments: argparse.Namespace, folder: Path, releases: Sequence[Re
             }
             for one in releases
         ]
-        print_json({"package": arguments.package, "history": str(folder), "releases": facts})
+        print_json({"package": arguments.package, "history": place, "releases": facts})
     else:
         print_columns(
             [(one.version, one.state, one.line) for one in releases], (arguments.package, "", "")
@@ -307,8 +307,9 @@ def _finished(arguments: argparse.Namespace, folder: Path, releases: Sequence[Re
             remedy="Check the suite and the selection with 'qbench run'.",
         )
     if not arguments.json:
-        put(f"qbench history check --history {folder}")
-        put(f"qbench report --history {folder} -o {folder.parent / 'pages'}")
+        pages = Path("reports/backfill") if is_url(place) else Path(place).parent
+        put(f"qbench history check --history {place}")
+        put(f"qbench report --history {place} -o {pages / 'pages'}")
     return ExitCode.FINE
 
 

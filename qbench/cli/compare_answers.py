@@ -2,9 +2,10 @@
 
 import argparse
 import hashlib
+import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,16 @@ from qbench.cli.options import names_of
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.cli.token_lines import plain_table, print_token_table
 from qbench.errors import IncomparableError, InputError, unknown_name
-from qbench.judging import Evidence, LossEvidence, shown_by
+from qbench.judging import (
+    TOO_FEW,
+    Evidence,
+    LossEvidence,
+    no_drop_text,
+    sample_text,
+    shown_by,
+    too_few_text,
+)
 from qbench.metrics import (
-    MILLION,
     TOKEN_KL,
     TOKEN_KL_MOST,
     TOKEN_PERPLEXITY,
@@ -50,8 +58,14 @@ Array = npt.NDArray[Any]
 Rows = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 """The places of the common samples in the earlier and in the later file."""
 
-_COUNTED = 2.0**62
-"""The greatest sum of counts."""
+_EXACT = 2.0**53
+"""The greatest sum of counts: up to it floats add whole numbers exactly."""
+_WHOLE = 2.0**62
+"""The greatest sum of what is counted out of."""
+_FINE = 2.0**23
+"""Parts that the largest value has at least: none is rounded by a larger share of it than in
+float32.
+"""
 
 CORRECT = "correct"
 """The metric of records with an answer and a label: whether the two are equal."""
@@ -218,7 +232,7 @@ class Compared:
         changed: samples whose answers differ; None: records have none.
         sources: how many the samples come from; None: each has its own.
         tokens: the table of token streams; None: records have none, or none of their metrics was
-            named.
+            named. has_other_tokens: a number of a stream differs, however little.
     """
 
     samples: int
@@ -229,13 +243,15 @@ class Compared:
     changed: int | None
     sources: int | None
     tokens: TokenTable | None = None
+    has_other_tokens: bool = False
 
     @property
     def differs(self) -> bool:
-        """Whether a sample has another answer or another value."""
-        return bool(self.changed) or any(
+        """Whether a sample has another answer, another value or other tokens."""
+        is_another_value = any(
             one.losses or one.gains or one.hits != one.reference_hits for one in self.scores
         )
+        return bool(self.changed) or is_another_value or self.has_other_tokens
 
 
 def compare_logs(
@@ -274,6 +290,7 @@ def compare_logs(
     scores = tuple(_scores(old, new, (rows, others), sources, names))
     most_lost = 0.0 if margin is None else margin
     count = 0 if sources is None else len(set(sources))
+    tokens = _table_of_tokens(old, new, (rows, others), sources, names)
     return Compared(
         samples=len(common),
         scores=scores,
@@ -282,8 +299,15 @@ def compare_logs(
         only_new=tuple(one for one in new.places if one not in old.places),
         changed=_changed_answers(old, new, (rows, others)),
         sources=count if 0 < count < len(common) else None,
-        tokens=_table_of_tokens(old, new, (rows, others), sources, names),
+        tokens=tokens,
+        has_other_tokens=tokens is not None and _other_tokens(old, new, (rows, others)),
     )
+
+
+def _other_tokens(old: Log, new: Log, places: Rows) -> bool:
+    """Whether the tokens of a sample differ, compared as they were written."""
+    pairs = zip(places[0].tolist(), places[1].tolist(), strict=True)
+    return any(old.tokens[before] != new.tokens[after] for before, after in pairs)
 
 
 def _table_of_tokens(
@@ -296,10 +320,10 @@ def _table_of_tokens(
         return token_table(before, after, sources)
     except ValueError as error:
         doing = f"Comparing '{old.file.path}' with '{new.file.path}'"
-        raise _other_tokens(doing, error) from error
+        raise _tokens_apart(doing, error) from error
 
 
-def _other_tokens(doing: str, error: ValueError) -> InputError:
+def _tokens_apart(doing: str, error: ValueError) -> InputError:
     return InputError(
         doing,
         found=str(error),
@@ -353,10 +377,10 @@ def _scores(
                 np.frombuffer(log.values[name])[at]
                 for log, at in zip((old, new), rows, strict=True)
             ]
-            _require_countable(doing, name, values)
+            parts = _parts(doing, name, values)
             direction = _direction(doing, name, old, new)
             _require_one_scale(doing, name, values, direction)
-            yield _scored(name, values[0], values[1], sources, direction)
+            yield _scored(name, values, sources, direction=direction, parts=parts)
     asked = [name for name in names or tokens if name in tokens]
     if asked:
         yield from _token_scores(doing, old.streams(rows[0]), new.streams(rows[1]), sources, asked)
@@ -412,30 +436,55 @@ def _require_one_scale(
         )
 
 
-def _require_countable(doing: str, name: str, values: Sequence[Array]) -> None:
-    """Refuse values whose sum in millionths no 64-bit integer holds."""
-    greatest = max(float(np.abs(one).max()) for one in values)
-    most = _COUNTED / (MILLION * len(values[0]))
+# Values are counted in whole parts, so that sums are exact. How many parts make 1 follows from the
+# largest value: a power of two, so that values of another unit give the same counts.
+
+
+def _parts(doing: str, name: str, values: Sequence[Array]) -> int:
+    """How many parts of 1 the values are counted in.
+
+    Raises:
+        InputError: the values are so large that 64 bits do not hold their sum, or so small that
+            no part is fine enough.
+    """
+    greatest, count = max(float(np.abs(one).max()) for one in values), len(values[0])
+    most = _EXACT / count
     if greatest > most:
         raise InputError(
             doing,
             found=f"{greatest:.4g} for the metric '{name}'",
-            expected=(
-                f"values up to {most:.4g} of {counted(len(values[0]), 'sample')}, which are "
-                "counted in millionths"
-            ),
+            expected=f"values up to {most:.4g} of {counted(count, 'sample')}",
             remedy="Write the metric in a larger unit.",
         )
+    finest = _WHOLE / count
+    wanted = min(most / greatest, finest) if greatest else finest
+    parts = 1 << (math.frexp(wanted)[1] - 1)
+    fewest = min(_FINE, most / 2)
+    if greatest and greatest * parts < fewest:
+        raise InputError(
+            doing,
+            found=f"values up to {greatest:.4g} for the metric '{name}'",
+            expected=f"one from {fewest / parts:.4g} on",
+            remedy="Write the metric in a smaller unit.",
+        )
+    return parts
 
 
 def _scored(
-    name: str, before: Array, after: Array, sources: list[str] | None, direction: Direction
+    name: str,
+    values: Sequence[Array],
+    sources: list[str] | None,
+    *,
+    direction: Direction,
+    parts: int,
 ) -> Score:
-    """The score of values; where all are 0 or 1 a share of right samples, else a mean in
-    millionths.
+    """The score of the values before and after; where all are 0 or 1 a share of right samples,
+    else a mean, counted in ``parts`` of 1.
+
+    Losses and gains are those of the values themselves, not of the parts they are counted in.
     """
-    is_share = bool(np.isin(before, (0.0, 1.0)).all() and np.isin(after, (0.0, 1.0)).all())
-    whole = 1 if is_share else MILLION
+    is_share = all(bool(np.isin(one, (0.0, 1.0)).all()) for one in values)
+    whole = 1 if is_share else parts
     metric = Metric(
         name=name,
         title=name,
@@ -445,11 +494,13 @@ def _scored(
         unit="%" if is_share else "",
         proportion=is_share,
     )
-    out_of = np.full(len(before), whole, np.int64)
-    now, reference = (
-        _Counted(np.rint(whole * one).astype(np.int64), out_of) for one in (after, before)
-    )
-    return score(metric, now, labels=((),) * len(now), reference=reference, sources=sources)
+    out_of = np.full(len(values[0]), whole, np.int64)
+    reference, now = (_Counted(np.rint(whole * one).astype(np.int64), out_of) for one in values)
+    found = score(metric, now, labels=((),) * len(now), reference=reference, sources=sources)
+    before, after = values
+    fewer, more = int((after < before).sum()), int((after > before).sum())
+    losses, gains = (fewer, more) if direction is Direction.HIGHER else (more, fewer)
+    return replace(found, losses=losses, gains=gains)
 
 
 _KL, _TOP1, _PERPLEXITY = _TOKENS = (TOKEN_KL.name, TOKEN_TOP1.name, TOKEN_PERPLEXITY.name)
@@ -473,7 +524,7 @@ def _token_scores(
             yield score(metric, after, labels=((),) * len(after), reference=before, sources=sources)
         except ValueError as error:
             if metric is not TOKEN_KL_MOST:
-                raise _other_tokens(doing, error) from error
+                raise _tokens_apart(doing, error) from error
 
 
 def _require_same_data(old: Log, new: Log) -> None:
@@ -565,6 +616,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     old, new = (Log.read(Path(text)) for text in (arguments.old, arguments.new))
     found = compare_logs(old, new, names=names_of(arguments.metric or ""), margin=arguments.margin)
     _require_one_unit(found, arguments)
+    _require_possible_margin(found, arguments)
     code = _code(found, arguments.margin)
     if arguments.json:
         print_json(_table(found, arguments))
@@ -576,10 +628,15 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             say(
                 f"only in {path}: {counted(len(only), 'sample')} ({listed_ids(only)}), not compared"
             )
+    if narrow := old.file.header.provenance.narrow_cache:
+        put(
+            f"{arguments.old} ran with its cache in {narrow}: the differences are those from a "
+            "reference that is quantized itself"
+        )
     if found.changed is not None:
         put(f"other answers in {counted(found.changed, 'sample')}")
     pairs = zip(found.scores, found.evidence, strict=True)
-    header = ("metric", "A", "B", "change", "interval", "losses", "gains", "p")
+    header = ("metric", "A", "B", "change", "interval", "which", "losses", "gains", "p")
     print_columns([_row(one, shown) for one, shown in pairs], header)
     if found.tokens is not None:
         print_token_table(found.tokens)
@@ -598,6 +655,21 @@ def _require_one_unit(found: Compared, arguments: argparse.Namespace) -> None:
         )
 
 
+def _require_possible_margin(found: Compared, arguments: argparse.Namespace) -> None:
+    """Refuse a margin that no loss of a share exceeds: it is one in points, where fractions are
+    expected.
+    """
+    margin, shares = arguments.margin, [one.metric for one in found.scores if one.unit == "%"]
+    if margin is None or margin < 1 or not shares:
+        return
+    raise InputError(
+        f"Comparing '{arguments.old}' with '{arguments.new}'",
+        found=f"--margin {margin:g}, which is {100 * margin:g} pp of '{shares[0]}'",
+        expected="less than 1 for a share: it cannot lose more than all",
+        remedy=f"Write points as a share: {margin:g} points are {margin / 100:g}.",
+    )
+
+
 def _print_notes(found: Compared, margin: float | None) -> None:
     names = {one.metric for one in found.scores}
     if TOKEN_KL.name in names and TOKEN_KL_MOST.name not in names:
@@ -606,15 +678,42 @@ def _print_notes(found: Compared, margin: float | None) -> None:
             "stored tokens"
         )
     for one, shown in zip(found.scores, found.evidence, strict=True):
-        if margin is None and shown is not None and one.against is Against.LABELS:
-            put(
-                f"{one.metric}: these samples detect a change of "
-                f"{distance_text(shown.detectable, one.unit)}"
-            )
-        elif margin is not None and shown is not None:
-            unit = "pp" if one.unit == "%" else one.unit
-            size = f"{100 * margin if one.unit == '%' else margin:g} {unit}".rstrip()
-            put(f"{one.metric}, margin {size}: {shown.text(one)}")
+        if margin is not None:
+            put(f"{one.metric}, margin {_margin_text(margin, one)}: {_proof_text(one, shown)}")
+        elif nothing := too_few_text(one):
+            put(f"{one.metric}: {nothing}")
+        elif shown is not None and one.against is Against.LABELS:
+            put(f"{one.metric}: {_detects_text(one, shown.detectable)}")
+    _print_what_bounds_leave_open(found, margin)
+
+
+def _detects_text(one: Score, detectable: float | None) -> str:
+    if detectable is None:
+        return no_drop_text(one)
+    return f"these samples detect a change of {distance_text(detectable, one.unit)}"
+
+
+def _margin_text(margin: float, one: Score) -> str:
+    return f"{100 * margin:g} pp" if one.unit == "%" else f"{margin:g} {one.unit}".rstrip()
+
+
+def _proof_text(one: Score, shown: LossEvidence | None) -> str:
+    if shown is None:
+        why = "all values are one and the same, or too few samples count anything"
+        return f"INCONCLUSIVE: {sample_text(one)} have no interval: {why}"
+    return shown.text(one)
+
+
+def _print_what_bounds_leave_open(found: Compared, margin: float | None) -> None:
+    """That lists of few tokens cannot prove a divergence to be within ``margin``."""
+    values = {one.metric: one.value for one in found.scores}
+    least, most = values.get(TOKEN_KL.name), values.get(TOKEN_KL_MOST.name)
+    if margin is None or least is None or most is None or not least <= margin < most:
+        return
+    put(
+        f"token_kl is between {least:.4g} and {most:.4g} nats by the stored tokens, which prove no "
+        f"margin below {most:.4g}; lists of the whole vocabulary make it exact"
+    )
 
 
 def _code(found: Compared, margin: float | None) -> ExitCode:
@@ -622,9 +721,8 @@ def _code(found: Compared, margin: float | None) -> ExitCode:
     if margin is None:
         return ExitCode.GATE_FAILED if found.differs else partial
     evidence = {
-        one.metric: shown.evidence
+        one.metric: Evidence.INCONCLUSIVE if shown is None else shown.evidence
         for one, shown in zip(found.scores, found.evidence, strict=True)
-        if shown
     }
     most = evidence.pop(TOKEN_KL_MOST.name, Evidence.INCONCLUSIVE)
     if evidence.get(TOKEN_KL.name) is Evidence.PASS and most is not Evidence.PASS:
@@ -643,19 +741,24 @@ def _row(one: Score, shown: LossEvidence | None) -> tuple[str, ...]:
     """
     now = value_text(one.value, one.unit)
     ends = _interval_ends(one, shown)
+    which = "" if shown is None else shown.interval
     p = "" if shown is None or shown.midp is None else f"{shown.midp:.2g}"
     if one.against is not Against.LABELS:
-        texts = [value_text(one.reference_value + end, one.unit) for end in ends]
-        return (one.metric, "", now, "", _joined(texts), "", "", p)
+        least, most = one.bounds
+        texts = [
+            value_text(min(max(one.reference_value + end, least), most), one.unit) for end in ends
+        ]
+        return (one.metric, "", now, "", _joined(texts), which, "", "", p)
     before = value_text(one.reference_value, one.unit)
     change = change_text(one.value - one.reference_value, one.unit)
     texts = [change_text(end, one.unit) for end in ends]
-    return (one.metric, before, now, change, _joined(texts), str(one.losses), str(one.gains), p)
+    counts = (str(one.losses), str(one.gains))
+    return (one.metric, before, now, change, _joined(texts), which, *counts, p)
 
 
 def _interval_ends(one: Score, shown: LossEvidence | None) -> list[float]:
-    """The ends of the interval of the change, the lower first; none where it is not known."""
-    if shown is None:
+    """The ends of the interval of the change, the lower first; none where there is none."""
+    if shown is None or shown.interval == TOO_FEW:
         return []
     sign = 1 if one.direction is Direction.HIGHER else -1
     return sorted((sign * shown.low, sign * shown.high))

@@ -18,6 +18,7 @@ from qbench.lazy import gc_paused
 from qbench.number_text import change_text, counted, value_text
 
 if TYPE_CHECKING:
+    from qbench.judging import Cell
     from qbench.tracking import CellChange, MetricChange, Pairs, Run
 
 _PRECEDENCE = """
@@ -28,8 +29,9 @@ where several exit codes apply, the first in this list is returned:
   1  a cell has other answers, another metric or another outcome,
      even if other cells are missing; with --across too
   4  A or B was interrupted, has lines that cannot be read or cells without a
-     line, or B lacks or no longer supports cells that A measured; all that
-     could be compared is equal
+     line, or B lacks or no longer supports cells that A measured, or measured
+     one on other samples or in another environment class; all that could be
+     compared is equal
   0  both runs are whole, B has all cells of A, and all are equal
 
 files of answers are compared sample by sample (docs/answers.md), with the
@@ -84,15 +86,13 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """Print what differs; GATE_FAILED when a comparable cell has other numbers, or any cell
     ended otherwise.
 
-    Else INCOMPLETE when one of the runs is not whole, or the new one lacks cells: these were not
-    compared.
+    Else INCOMPLETE when one of the runs is not whole, the new one lacks cells, or cells of both are
+    incomparable: these were not compared.
 
     Raises:
         IncomparableError: not one cell can be compared.
     """
-    from qbench.metrics import is_answer_file
-
-    if any(is_answer_file(Path(text)) for text in (arguments.old, arguments.new)):
+    if _has_answers(arguments.old, arguments.new):
         from qbench.cli import compare_answers
 
         return compare_answers.execute(arguments)
@@ -109,6 +109,16 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         return _compare(arguments)
 
 
+def _has_answers(*names: str) -> bool:
+    """Whether one of ``names`` is a file of answers."""
+    files = [path for path in map(Path, names) if path.is_file()]
+    if not files:  # names of runs, for which nothing is loaded that reads arrays
+        return False
+    from qbench.metrics import is_answer_file
+
+    return any(map(is_answer_file, files))
+
+
 def _compare(arguments: argparse.Namespace) -> ExitCode:
     """Two runs, as ``execute`` says."""
     from qbench.tracking import COMPARED_KEYS, Relation, compare_runs
@@ -119,11 +129,15 @@ def _compare(arguments: argparse.Namespace) -> ExitCode:
     partial = list(dict.fromkeys(sentence for run in (old, new) for sentence in _missing(run)))
     for sentence in partial:
         say(sentence)
-    rows = compare_runs(old, new, across=arguments.across)
+    every = arguments.all or arguments.json
+    rows = compare_runs(old, new, across=arguments.across, with_repeated=every)
     lost = _lost(rows, old, is_named=any(_missing(new)))
     for sentence in lost:
         say(sentence)
     partial += lost
+    for sentence in (apart := _apart(rows, old, new)):
+        say(sentence)
+    partial += apart
     differs = [row for row in rows if row.relation is Relation.CHANGED or row.outcome_changed]
     code = ExitCode.FINE
     if differs:
@@ -155,7 +169,8 @@ def _compare(arguments: argparse.Namespace) -> ExitCode:
         or any(cost.is_changed for cost in row.costs)
     ]
     listed = _listed(shown, arguments.top)
-    put(f"{old.id} → {new.id}: {len(rows)} cells, {len(differs)} differ")
+    cells = {record.cell for run in (old, new) for record in run.cells}
+    put(f"{old.id} → {new.id}: {len(cells)} cells, {len(differs)} differ")
     _print_exchanged(old, new, rows)
     if listed:
         print_columns(
@@ -246,7 +261,7 @@ def _facts(row: "CellChange") -> dict[str, Any]:
 def _moved_model(row: "CellChange") -> str:
     """``m is another model: fp32 top1 392 → 390 of 400``."""
     moves = [
-        f"fp32 {metric.metric} {metric.references[0]} → {metric.references[1]} of {metric.out_of}"
+        f"fp32 {metric.metric} {_both(*_counts(metric, metric.references))}"
         for metric in row.metrics
         if metric.references is not None
     ]
@@ -272,23 +287,48 @@ def _lost(rows: "Sequence[CellChange]", old: "Run", *, is_named: bool) -> list[s
     """
     from qbench.tracking import Relation
 
-    had = {record.cell for record in old.cells if record.is_measured}
+    had = _measured(old)
     gone = [row for row in rows if row.relation is Relation.ONLY_OLD and not is_named]
     unsupported = [row for row in rows if row.new_outcome == "unsupported" and row.cell in had]
     sentences = []
     for lost, words in ((gone, "only in"), (unsupported, "unsupported now, measured in")):
         if lost:
-            more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
-            names = ", ".join(str(row.cell) for row in lost[:_NAMED])
             verb = "is" if len(lost) == 1 else "are"
             sentences.append(
-                f"{counted(len(lost), 'cell')} {verb} {words} the old run ({old.id}): {names}{more}"
+                f"{counted(len(lost), 'cell')} {verb} {words} the old run ({old.id}): "
+                f"{_named(lost)}"
             )
     return sentences
 
 
+def _apart(rows: "Sequence[CellChange]", old: "Run", new: "Run") -> list[str]:
+    """The cells that both runs measured and that cannot be compared, one sentence for each
+    reason.
+    """
+    from qbench.tracking import Relation
+
+    both = _measured(old) & _measured(new)
+    reasons: dict[str, list[CellChange]] = {}
+    for row in rows:
+        if row.relation is Relation.INCOMPARABLE and row.cell in both:
+            reasons.setdefault(row.why, []).append(row)
+    return [
+        f"{counted(len(apart), 'cell')} of both runs not compared ({why}): {_named(apart)}"
+        for why, apart in reasons.items()
+    ]
+
+
+def _measured(run: "Run") -> set["Cell"]:
+    return {record.cell for record in run.cells if record.is_measured}
+
+
+def _named(rows: "Sequence[CellChange]") -> str:
+    more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
+    return ", ".join(str(row.cell) for row in rows[:_NAMED]) + more
+
+
 _NAMED = 3
-"""Lost cells that a sentence names; the table lists all."""
+"""Cells that a sentence names; the table lists all."""
 
 
 def _line(row: "CellChange", *, across: bool) -> tuple[str, str, str, str]:
@@ -334,19 +374,30 @@ def _sides(metric: "MetricChange") -> tuple[str, str, str]:
         old, new = ("—" if one is None else value_text(one, metric.unit) for one in metric.values)
         return old, new, "(mean of runs)"
     if metric.unit == "%" and not metric.is_distance:
-        old, new = ("—" if hits is None else str(hits) for hits in (metric.old, metric.new))
-        return old, new, f"of {metric.out_of}"
+        return _counts(metric, (metric.old, metric.new))
     whole = 100 if metric.unit == "%" else 1
-    scale = whole / metric.out_of
-    old, new = ("—" if hits is None else f"{scale * hits:.6g}" for hits in (metric.old, metric.new))
+    old, new = ("—" if one is None else f"{whole * one:.6g}" for one in metric.values)
     return old, new, metric.unit
+
+
+def _counts(metric: "MetricChange", hits: tuple[int | None, int | None]) -> tuple[str, str, str]:
+    """The old hits, the new ones, and of how many; each side with its own number where they
+    differ.
+    """
+    old, new = ("—" if one is None else str(one) for one in hits)
+    if metric.old_out_of == metric.out_of:
+        return old, new, f"of {metric.out_of}"
+    return f"{old} of {metric.old_out_of}", f"{new} of {metric.out_of}", ""
+
+
+def _both(old: str, new: str, unit: str) -> str:
+    """``356 → 350 of 360``; once what is equal."""
+    return f"{' → '.join(dict.fromkeys((old, new)))} {unit}".rstrip()
 
 
 def _numbers(metric: "MetricChange", *, with_pairs: bool = False) -> str:
     """``top1 356 → 350 of 360 (−1.67 pp, worse)`` or ``sqnr 35.2 → 33.1 dB (−2.1 dB, worse)``."""
-    old, new, unit = _sides(metric)
-    both = new if old == new else f"{old} → {new}"
-    values = f"{metric.metric} {both} {unit}".rstrip()
+    values = f"{metric.metric} {_both(*_sides(metric))}"
     if not metric.moved:
         return values
     facts = [

@@ -106,7 +106,8 @@ def _print_cell(arguments: argparse.Namespace, found: Evaluated | Refused) -> No
         print_evaluated(arguments, found)
     else:
         put(f"backend  {arguments.backend}")
-        put(f"schema   {arguments.schema}")
+        if arguments.schema:
+            put(f"schema   {arguments.schema}")
         put(f"not measured: {found.error}")
 
 

@@ -26,6 +26,7 @@ from qbench.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
+    import onnx_ir as ir
 
     from qbench.graph import FitSettings, Fitter
     from qbench.quantization import FittedModel
@@ -127,14 +128,16 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     schema = with_ranges_by_hand(
         choose_own_schema(arguments.schema, f"Fitting '{arguments.model}'"), arguments
     )
-    fitter = _fitter(arguments.method)
+    _check_method(arguments.method)
     network, samples = read_samples(
         arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache)
     )
     labels = _labels(arguments, samples) if arguments.labels else None
+    graph = only_graph(network)
+    fitter = _fitter(arguments.method)  # last: its extra is large, and no use to a wrong input
     done = fit_model(
-        only_graph(network),
-        _feeds(samples),
+        graph,
+        _feeds(graph, samples),
         schema,
         fitter,
         _settings(arguments),
@@ -163,6 +166,20 @@ def _check(arguments: argparse.Namespace, outputs: dict[str, str | None]) -> Non
         )
     read = (arguments.model, arguments.data, arguments.schema, arguments.ranges)
     check_outputs(doing, outputs, read)
+
+
+def _check_method(method: str) -> None:
+    """Check that ``method`` is one of those that extensions name, if they name any.
+
+    Raises:
+        InputError: it is not; the nearest is suggested.
+    """
+    from qbench.extension import known_extensions
+    from qbench.graph import fitter_catalogue
+
+    catalogue = fitter_catalogue(known_extensions())
+    if catalogue.names() and not catalogue.knows(method):
+        raise catalogue.unknown(method, f"Fitting by '{method}'")
 
 
 def _fitter(method: str) -> "Fitter":
@@ -198,11 +215,13 @@ def _settings(arguments: argparse.Namespace) -> "FitSettings":
     )
 
 
-def _feeds(samples: "Samples") -> "Feeds":
+def _feeds(graph: "ir.Model", samples: "Samples") -> "Feeds":
     """Graph input → all samples along the first axis."""
     import numpy as np
 
-    batches = list(samples.batches())
+    from qbench.subjects import with_nothing_kept
+
+    batches = list(with_nothing_kept(graph, samples.batches()))
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 

@@ -2,20 +2,20 @@
 
 import argparse
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from qbench.cli import check_history, show_history
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.history_files import (
     declare_history,
-    folder_of_files,
     index_of,
     open_history,
 )
 from qbench.cli.options import declare_json
 from qbench.cli.printing import print_json, put, say
 from qbench.number_text import counted
+from qbench.storage import place_of
 
 if TYPE_CHECKING:
     from qbench.host import FileBranch
@@ -158,20 +158,23 @@ def _push(arguments: argparse.Namespace) -> ExitCode:
     """Commit the run files of the history that the branch lacks, and push it.
 
     Raises:
-        InputError: there is no history, or it is behind a URL.
+        InputError: there is no such folder.
         StoreError: git refuses to push.
     """
-    folder = folder_of_files(
-        arguments.history, "Pushing a history to a branch", "a branch holds files"
-    )
-    paths = [Path(head.path) for head in open_history(arguments.history).heads]
+    history = open_history(arguments.history)
+    place = PurePath(str(place_of(arguments.history)))
+    names = [PurePath(history.name_of(head)) for head in history.heads]
     also = [Path(name) for name in arguments.also]
     for path in also:
         if not path.is_file():
             say(f"'{path}' does not exist: left out")
     branch = _branch(arguments)
     added = branch.add(
-        {path.name: path.read_bytes() for path in paths if path.parent == folder},
+        {
+            name.name: b"".join(history.store.read(history.name_of(head)))
+            for name, head in zip(names, history.heads, strict=True)
+            if name.parent == place
+        },
         "Add run files of qbench",
         replaced={path.name: path.read_bytes() for path in also if path.is_file()},
     )

@@ -11,7 +11,7 @@ from qbench.cli.options import declare_baselines
 from qbench.cli.printing import say
 from qbench.errors import InputError, StoreError, UnavailableError, nearest, unknown_name
 from qbench.number_text import counted
-from qbench.storage import ObjectFile, file_at, is_url, place_of
+from qbench.storage import ObjectFile, PlaceError, file_at, is_url, place_of
 
 if TYPE_CHECKING:
     from qbench.tracking import AcceptedLevels, Annotation, History, Run, Series, Standing
@@ -52,31 +52,16 @@ def open_history(folder: str) -> "History":
 
 
 def find_history(folder: str) -> "History | None":
-    """The history in ``folder``, or behind that URL; None: there is no such folder."""
+    """The history in ``folder``, or behind that URL; None: there is no such folder, also behind
+    ``file://``. A bucket has no folders: nothing there is an empty history.
+    """
     from qbench.host import utc_now
     from qbench.tracking import History, history_at
 
     place = history_at(folder)
-    if isinstance(place, Path) and not place.is_dir():
+    if not (place.is_dir() if isinstance(place, Path) else place.may_exist):
         return None
     return History(place, now=utc_now())
-
-
-def folder_of_files(text: str, doing: str, why: str) -> Path:
-    """The folder that ``text`` names, for a verb that needs files; ``why``: in a few words.
-
-    Raises:
-        InputError: it is a URL.
-    """
-    place = place_of(text)
-    if isinstance(place, Path):
-        return place
-    raise InputError(
-        doing,
-        found=f"the URL '{place}'",
-        expected=f"a folder of run files: {why}",
-        remedy="Name a folder; 'qbench merge FROM -o TO' copies runs from and to URLs.",
-    )
 
 
 def folder_around(history: str) -> Path:
@@ -436,6 +421,8 @@ def _from_index(
             done = index.update(history.store)
             runs = joined_shards(index.starts(suite))
             series = index.series(wanted, commits=main_line(runs, parents))
+    except PlaceError:  # the run files are in the store that does not answer
+        raise
     except (StoreError, UnavailableError, InputError) as error:
         say(f"{error} The run files are read instead.")
         return None

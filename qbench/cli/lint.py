@@ -110,7 +110,7 @@ def _quantized_here(arguments: argparse.Namespace) -> "ir.Model":
     from qbench.backends import get_backend
     from qbench.calibration import calibrate
     from qbench.quantization import is_quantized, make_plan, quantize_model
-    from qbench.subjects import only_graph, read_graph
+    from qbench.subjects import only_graph, read_graph, with_nothing_kept
 
     schema = choose_own_schema(arguments.schema, f"Reading '{arguments.model}'")
     capabilities = get_backend(arguments.backend).capabilities if arguments.backend else None
@@ -118,7 +118,8 @@ def _quantized_here(arguments: argparse.Namespace) -> "ir.Model":
         network, samples = read_samples(
             arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache)
         )
-        model, batches = only_graph(network), samples.batches()
+        model = only_graph(network)
+        batches = with_nothing_kept(model, samples.batches())
     elif schema.needs_profile:
         raise _mistake(
             arguments, "--schema without --data", "samples to take ranges from", "Name both."

@@ -18,7 +18,7 @@ from qbench.number_text import counted
 if TYPE_CHECKING:
     from qbench.judging import Cell
     from qbench.suite import JobPlan
-    from qbench.tracking import HistoryStore, Merge
+    from qbench.tracking import HistoryStore, Merge, ObjectStore
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -61,29 +61,48 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """
     if arguments.conflict:
         return _joined(arguments)
-    if not arguments.sources or not arguments.output:
-        raise InputError(
-            "Merging run files",
-            found="no folder of run files"
-            if not arguments.sources
-            else "no folder to copy them to",
-            expected="both",
-            remedy="Name them: qbench merge FROM… -o DIR.",
-        )
+    for given, found in (
+        (arguments.sources, "no folder of run files"),
+        (arguments.output, "no -o DIR, the folder to copy them to"),
+    ):
+        if not given:
+            raise InputError(
+                "Merging run files",
+                found=found,
+                expected="both FROM and -o DIR",
+                remedy="Name them: qbench merge FROM… -o DIR.",
+            )
+    _refuse_plans(arguments.sources)
     from qbench.tracking import history_at, merge_run_files
 
     expected = _Expected.of(arguments)
-    sources, target = map(history_at, arguments.sources), history_at(arguments.output)
-    done = merge_run_files(list(sources), target)
-    night = None if expected is None else expected.night(done, target)
-    for sentence in (*done.problems, *done.conflicts, *((night.refusal,) if night else ())):
-        if sentence:
-            say(sentence)
+    sources = [history_at(text) for text in arguments.sources]
+    target = history_at(arguments.output)
+    if expected is None:
+        done, night = merge_run_files(sources, target), None
+    else:
+        done, night = expected.merged(sources, target)
+    about = () if night is None else (night.refusal, night.mixed)
+    for sentence in filter(None, (*done.problems, *done.conflicts, *about)):
+        say(sentence)
     if arguments.json:
         print_json(_facts(done, night))
-    else:
+    elif night is None or not night.refusal:
         _print(arguments.output, done, night)
     return _code(done, night)
+
+
+def _refuse_plans(sources: "Sequence[str]") -> None:
+    from qbench.suite import is_job_plan
+
+    plans = [text for text in sources if is_job_plan(Path(text))]
+    if plans:
+        raise InputError(
+            "Merging run files",
+            found=f"{counted(len(plans), 'plan')} among them ({', '.join(plans)})",
+            expected="run files, or folders of them",
+            remedy="Name the runs of its jobs; --expect PLAN names the cells that they lack.",
+        )
 
 
 _JOBS, _CELLS = 10, 3
@@ -98,6 +117,7 @@ class _Night:
         cells, jobs: how many the plan has.
         missing: number of a job → its cells without a line.
         refusal: why nothing is said of its cells; empty: it is.
+        mixed: a sentence on runs of other plans among them; empty: there is none.
     """
 
     plan: "JobPlan"
@@ -105,6 +125,7 @@ class _Night:
     jobs: int
     missing: "Mapping[int, Sequence[Cell]]" = field(default_factory=dict)
     refusal: str = ""
+    mixed: str = ""
 
     @property
     def outcome(self) -> str:
@@ -137,24 +158,49 @@ class _Expected:
         with hinted(arguments.extension):
             return cls(plan, arguments.expect, cells_by_job(plan, Path()))
 
-    def night(self, done: "Merge", target: "HistoryStore | Path") -> _Night:
-        """What ``target`` has of the plan, after the merge ``done``."""
-        from qbench.tracking import missing_cells
+    def merged(
+        self, sources: "Sequence[Path | ObjectStore]", target: "HistoryStore | Path"
+    ) -> "tuple[Merge, _Night]":
+        """What was merged, and what ``target`` has of the plan then. Sources with runs, none of
+        which is of the plan, are refused: nothing is merged.
+        """
+        from qbench.tracking import Merge, merge_run_files, missing_cells, plans_of
 
-        night = _Night(plan=self.plan, cells=sum(map(len, self.jobs.values())), jobs=len(self.jobs))
-        if done.plans and self.plan.short not in done.plans:
-            return replace(night, refusal=self._refusal(done.plans))
-        return replace(night, missing=missing_cells(target, self.plan.short, self.jobs))
+        plans = plans_of(sources)
+        if plans and self.plan.short not in plans:
+            nothing = Merge(added=(), same=0, conflicts=(), problems=(), unreadable=0)
+            return nothing, replace(self._night, refusal=self._refusal(plans))
+        done = merge_run_files(sources, target)
+        missing = missing_cells(target, self.plan.short, self.jobs)
+        return done, replace(self._night, missing=missing, mixed=self._mixed(plans))
+
+    @property
+    def _night(self) -> _Night:
+        return _Night(plan=self.plan, cells=sum(map(len, self.jobs.values())), jobs=len(self.jobs))
 
     def _refusal(self, found: Collection[str]) -> str:
         """A sentence for sources with runs, none of which is of this plan."""
-        others = ", ".join(f"'{plan}'" for plan in sorted(filter(None, found)))
         return (
-            f"Looking for the cells of plan '{self.path}': found runs "
-            f"{f'of plan {others}' if others else 'of no plan'}; expected runs of plan "
-            f"'{self.plan.short}'. Name the plan that these jobs were started with, or merge the "
-            "runs of its jobs."
+            f"Looking for the cells of plan '{self.path}': found runs {_of_plans(found)}; expected "
+            f"runs of plan '{self.plan.short}'. Name the plan that these jobs were started with, "
+            "or merge the runs of its jobs."
         )
+
+    def _mixed(self, found: Collection[str]) -> str:
+        """A sentence for sources with runs of this plan and of others."""
+        others = {*found} - {self.plan.short}
+        if not others:
+            return ""
+        return (
+            f"Looking for the cells of plan '{self.path}': found runs {_of_plans(others)}, too; "
+            f"expected runs of plan '{self.plan.short}' alone. They were copied, and none of their "
+            "cells counts for this plan."
+        )
+
+
+def _of_plans(found: Collection[str]) -> str:
+    others = ", ".join(f"'{plan}'" for plan in sorted(filter(None, found)))
+    return f"of plan {others}" if others else "of no plan"
 
 
 def _code(done: "Merge", night: _Night | None) -> ExitCode:

@@ -3,7 +3,7 @@ but notes.
 """
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -156,12 +156,10 @@ class _Bench:
         if quantized is not None:
             shared.require_float()
         if schema is not None:
-            made = shared.quantized(schema, backend.capabilities)
-            refuse_idle_rules(schema.name, arguments.model, made.idle_rules)
+            self._refuse_schema_without_effect(arguments.model, schema)
         if quantized is None:
             alone = _measure(shared, backend, None, FP32, arguments)
-            graphs = (load() for load in subject.model.graphs.values())
-            measured = [_as_it_came(alone, graphs)]
+            measured = [_as_it_came(alone, shared.graphs.values())]
         else:
             if self._fp32 is None:
                 self._fp32 = _measure(shared, shared.fp32_backend, None, FP32, arguments)
@@ -184,6 +182,13 @@ class _Bench:
             counted=self._counted,
             tokens=None if quantized is None else _tokens(shared, self._kept),
         )
+
+    def _refuse_schema_without_effect(self, model: str, schema: "Schema") -> None:
+        from qbench.quantization import refuse_all_float
+
+        made = self.shared.quantized(schema, self._backend.capabilities)
+        refuse_idle_rules(schema.name, model, made.idle_rules)
+        refuse_all_float(model, schema.name, made.plans.values())
 
 
 def _tokens(shared: "SubjectArtifacts", kept: "RecordingTask") -> "TokenTable | None":
@@ -285,25 +290,49 @@ def _measure(
     )
 
 
-def _as_it_came(alone: "Measurement", graphs: "Iterable[ir.Model]") -> "Measurement":
+def _as_it_came(alone: "Measurement", graphs: "Collection[ir.Model]") -> "Measurement":
     """``alone``, named as the measurement of a quantized model where one of its graphs came
     quantized.
     """
+    from qbench.graph import quantized_cache
     from qbench.judging import GIVEN
 
-    if any(_came_quantized(graph) for graph in graphs):
+    with_cache = [graph for graph in graphs if quantized_cache(graph)]
+    if with_cache:
+        alone = _with_cache(alone, with_cache)
+    if with_cache or any(_has_quantized_products(graph) for graph in graphs):
         return replace(alone, cell=replace(alone.cell, schema=GIVEN))
     return alone
 
 
-def _came_quantized(model: "ir.Model") -> bool:
+def _has_quantized_products(model: "ir.Model") -> bool:
     from qbench.graph import Form, form_of
 
     if form_of(model) is Form.FLOAT:
         return False
-    from qbench.quantization import is_quantized  # loaded only for the few models that may be
+    # loaded only for the few models that may be
+    from qbench.quantization import has_quantized_products
 
-    return is_quantized(model)
+    return has_quantized_products(model)
+
+
+def _with_cache(alone: "Measurement", graphs: "Sequence[ir.Model]") -> "Measurement":
+    """``alone``, with what the cache of ``graphs`` holds, and what else they quantize."""
+    from qbench.evaluation import Quantized, cache_words, stored_by_engine
+    from qbench.graph import kept_type
+    from qbench.quantization import read_plan
+
+    named = {str(place): graph for place, graph in enumerate(graphs)}
+    read = Quantized(named, {name: read_plan(graph) for name, graph in named.items()})
+    cache = cache_words(read)
+    if cache and any(kept_type(node) for graph in graphs for node in graph.graph):
+        cache = stored_by_engine(cache)
+    return replace(
+        alone,
+        cache=cache,
+        integer_macs=read.integer_macs,
+        weight_macs=read.weight_macs if read.is_of_weights_alone else None,
+    )
 
 
 def _parts(

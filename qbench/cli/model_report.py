@@ -30,6 +30,7 @@ def print_evaluated(arguments: argparse.Namespace, evaluated: "Evaluated") -> No
     fp32, *quantized = evaluated.measured
     (data,) = evaluated.shared.subject.data.values()
     if quantized:
+        _print_unquantized(quantized[0])
         _print_cost(fp32, *quantized)
         _print_no_labels(arguments, evaluated)
         if evaluated.tokens is not None:
@@ -40,12 +41,21 @@ def print_evaluated(arguments: argparse.Namespace, evaluated: "Evaluated") -> No
     put()
     put(f"inference took {', '.join(_seconds(one) for one in evaluated.measured)}")
     _print_ties(evaluated.measured)
-    if quantized and not quantized[0].cell.is_recorded:
+    if not quantized:
+        _print_cache(fp32)
+    elif not quantized[0].cell.is_recorded:
         _print_plan(*quantized)
     if evaluated.parts:
         print_parts(evaluated.parts, evaluated.measured[-1].cell.backend)
     if evaluated.counted is not None:
         print_counters(evaluated.counted)
+
+
+def _print_unquantized(measured: "Measurement") -> None:
+    from qbench.judging import NOTHING_QUANTIZED
+
+    if measured.is_unquantized:
+        put(f"{NOTHING_QUANTIZED}: the numbers below are those of the float model")
 
 
 def _print_head(arguments: argparse.Namespace, evaluated: "Evaluated") -> None:
@@ -107,7 +117,7 @@ def _print_ties(measured: "Sequence[Measurement]") -> None:
 
 def _print_plan(quantized: "Measurement") -> None:
     """How much is planned and executed in integers, and what is left in float."""
-    planned = quantized.integer_macs
+    planned = quantized.planned_share
     executed = quantized.executed_macs
     backend = quantized.cell.backend
     verb = "" if quantized.cell.is_by_others else "planned "
@@ -115,7 +125,10 @@ def _print_plan(quantized: "Measurement") -> None:
     if quantized.refusals:
         left = f", {counted(len(quantized.refusals), 'unit')} left in float"
     put()
-    put(f"{100 * planned:.1f} % of the multiply-accumulates are {verb}in integers{left}")
+    is_cache_alone = _is_cache_alone(quantized)
+    if not is_cache_alone:
+        share = f"{100 * planned:.1f} % of the multiply-accumulates"
+        put(f"{share} are {verb}{quantized.planned_words}{left}")
     if quantized.float8_macs:
         put(
             f"{100 * quantized.float8_macs:.1f} % multiply float8 by float8, which are not "
@@ -126,7 +139,8 @@ def _print_plan(quantized: "Measurement") -> None:
             f"{', '.join(quantized.simulated)}: simulated: {backend} computes in float32 from "
             "the numbers of their codes"
         )
-    if executed is not None:
+    _print_cache(quantized)
+    if executed is not None and (executed or not is_cache_alone):
         put(f"{100 * executed:.1f} % were executed in integers by {backend}")
         if quantized.misread:
             put(quantized.misread)
@@ -134,10 +148,27 @@ def _print_plan(quantized: "Measurement") -> None:
             _print_some(
                 f"real data that {backend} rounds to 8 bits itself:", quantized.rounded_data
             )
-        if executed < planned:
+        if executed < quantized.integer_macs:
             _print_some("executed in float, with their share:", quantized.executed_in_float)
+        else:
+            from qbench.interpreter import SUMMED
+
+            summed = [line for line in quantized.executed_in_float if SUMMED in line]
+            _print_some("products of floats, with their share:", summed)
     _print_some("left in float:", quantized.refusals)
     _print_some(f"run in float by {backend}, between their qparams:", quantized.run_in_float)
+
+
+def _is_cache_alone(measured: "Measurement") -> bool:
+    return bool(measured.cache) and not measured.planned_share
+
+
+def _print_cache(measured: "Measurement") -> None:
+    """What the cache holds, where it holds codes."""
+    if not measured.cache:
+        return
+    alone = "; nothing else is quantized" if _is_cache_alone(measured) else ""
+    put(f"the cache holds {measured.cache}, which every later token reads{alone}")
 
 
 def _print_some(heading: str, lines: "Sequence[str]") -> None:
@@ -188,6 +219,7 @@ def _value_row(score: "Score") -> tuple[str, str, str]:
 def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
     """One line for each metric: fp32, quantized, change."""
     from qbench.judging import excluded_text
+    from qbench.metrics import LEAST_OF_MEAN
 
     kind = "recorded" if quantized.cell.is_recorded else "quantized"
     rows = [
@@ -200,11 +232,17 @@ def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
         rows = [(*row[:5], _with_confidence(row[5]), *row[6:]) for row in rows]
     print_columns(rows, ("metric", "fp32", kind, "of", "change", interval, "losses", "gains"))
     put(f"{_sign_text(quantized.scores)}; shares change by percentage points")
-    known = {(score.n, score.clusters.sources) for score in quantized.scores if score.clusters}
+    found = [score for score in quantized.scores if score.clusters]
+    known = {(score.n, score.clusters.sources) for score in found if score.clusters}
+    has_shares = any(score.proportion for score in found)
     for n, sources in sorted(known):
         proves = "one source proves nothing about others"
         if sources > 1:
-            proves = f"the interval is that of the sources; {excluded_text(sources)}"
+            proves = "fewer than five sources prove nothing about a mean"
+        if sources >= LEAST_OF_MEAN or (sources > 1 and has_shares):
+            proves = "the interval is that of the sources"
+        if sources > 1 and has_shares:  # a loss in points is one of shares
+            proves = f"{proves}; {excluded_text(sources)}"
         put(f"{n} samples from {counted(sources, 'source')}: {proves}")
 
 

@@ -383,7 +383,7 @@ def choose_schema(text: str) -> "Schema":
     if Path(text).name == text and written.is_file():
         return load_schema(written)
     with _one_name("schema", text):
-        return _quantizer_here(text) or get_schema(text)
+        return _schema_by_quantizer(text) if text.startswith(("by-", "by_")) else get_schema(text)
 
 
 def choose_own_schema(text: str, doing: str) -> "Schema":
@@ -403,17 +403,18 @@ def choose_own_schema(text: str, doing: str) -> "Schema":
     return schema
 
 
-def _quantizer_here(text: str) -> "Schema | None":
-    """The schema of the quantizer ``text``, ``by-…``, of the suites of this folder; None: it is
-    none of theirs.
+def _schema_by_quantizer(text: str) -> "Schema":
+    """The schema of the quantizer ``text``, ``by-…``, of the suites of this folder or installed.
+
+    Raises:
+        InputError: none of them is called so.
     """
+    from qbench.extension import with_known
     from qbench.quantization import catalogue
     from qbench.suite import written_extensions
 
-    if not text.startswith("by-"):
-        return None
-    known = catalogue(one for one in written_extensions(Path("suites")) if one.quantizers)
-    return known.get(text) if known.knows(text) else None
+    here = [one for one in written_extensions(Path("suites")) if one.quantizers]
+    return catalogue(with_known(here)).get(text)
 
 
 def declare_ranges(parser: argparse.ArgumentParser) -> None:
@@ -456,11 +457,21 @@ def _one_name(kind: str, text: str) -> Iterator[None]:
 
 
 def refuse_idle_rules(schema: str, model: str, idle: "Sequence[str]") -> None:
-    """Check that every rule matched an operator of the model.
+    """Check that every rule matched an operator of the model, and that it keeps what the schema
+    quantizes of a decoder.
 
     Raises:
-        InputError: some did not.
+        InputError: some did not, or it keeps nothing.
     """
+    from qbench.quantization import IDLE_CACHE, remedy_without_cache
+
+    if IDLE_CACHE in idle:
+        raise InputError(
+            f"Planning '{model}' under '{schema}'",
+            found="a model that keeps no keys and values",
+            expected="a decoder, as the schema quantizes its keys and values",
+            remedy=remedy_without_cache(schema),
+        )
     if idle:
         raise InputError(
             f"Planning '{model}' under '{schema}'",

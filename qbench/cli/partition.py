@@ -182,15 +182,16 @@ class _Runtime:
 
 
 def _batches(arguments: argparse.Namespace) -> "Iterator[Feeds]":
-    from qbench.subjects import read_graph
+    from qbench.subjects import read_graph, with_nothing_kept
 
+    model = read_graph(arguments.model)
     if arguments.data:
         _, samples = read_samples(
             arguments.model, arguments.data, arguments.count, choose_cache(None)
         )
-        yield from samples.batches()
+        yield from with_nothing_kept(model, samples.batches())
     else:
-        yield _random(arguments, read_graph(arguments.model))
+        yield _random(arguments, model)
 
 
 def _random(arguments: argparse.Namespace, model: "ir.Model") -> "Feeds":

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,7 +88,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             history,
             jobs=arguments.jobs,
             minutes=arguments.minutes,
-            environment_class=_wanted_class(arguments.environment_class),
+            environment_class=_wanted_class(arguments.environment_class, suites),
             night=arguments.night or utc_now().isoformat(timespec="milliseconds"),
         )
     save_job_plan(done.plan, output)
@@ -142,11 +143,11 @@ def _refuse_other_file(output: Path) -> None:
         ) from error
 
 
-def _wanted_class(text: str | None) -> str | None:
+def _wanted_class(text: str | None, suites: Sequence[Path]) -> str | None:
     if text == _HERE:
-        from qbench.host import processor_class
+        from qbench.plugin import session_processor
 
-        return processor_class()
+        return session_processor(suites)
     if text is not None and not _CLASS.fullmatch(text):
         raise InputError(
             f"Reading --environment-class '{text}'",
@@ -205,7 +206,7 @@ def _print(done: "Planning", output: Path) -> None:
             ("jobs", str(len(plan.jobs)) + (f", {empty} of them empty" if empty else "")),
             ("cells", f"{cells} of {counted(models, 'model')}"),
             ("units", str(len(units)) + (f": {parts} more than models" if parts else "")),
-            ("longest", f"{longest:.0f} s"),
+            ("longest", f"{longest:.0f} s of cells; starting a job is not in it"),
             ("longest/mean", f"{done.imbalance:.2f}"),
             (
                 "durations",

@@ -76,7 +76,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """
     from qbench.calibration import Profile, calibrate, equal_width_text
     from qbench.storage import write_text
-    from qbench.subjects import only_graph
+    from qbench.subjects import only_graph, with_nothing_kept
 
     if arguments.bins is not None:
         equal_width_text({}, Path(arguments.bins))  # refuses a suffix before, not after, the work
@@ -90,7 +90,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         return _check(arguments, model, samples)
     profile = calibrate(
         model,
-        samples.batches(),
+        with_nothing_kept(model, samples.batches()),
         # those of two files add up, whatever they count from
         sample_ids=[f"{samples.data}/{name}" for name in samples.ids],
         threads=arguments.threads,
@@ -118,10 +118,12 @@ def _check(arguments: argparse.Namespace, model: "ir.Model", samples: "Samples")
     from qbench.calibration import Profile, data_of
     from qbench.graph import graph_digest
     from qbench.passes import canonicalize
+    from qbench.subjects import with_nothing_kept
 
     profile = Profile.load(arguments.check)
     profile.require_graph(graph_digest(canonicalize(model, arguments.canonical)), arguments.model)
-    profile.require_data(data_of(model, samples.batches()), arguments.data)
+    batches = with_nothing_kept(model, samples.batches())
+    profile.require_data(data_of(model, batches), arguments.data)
     return _tell(arguments, arguments.check, profile)
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import functools
+import gc
 import io
 import os
 import signal
@@ -105,7 +106,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # here, where a reader that has gone is expected; Python's own flush at exit complains
         sys.stdout.flush()
     except BrokenPipeError:
-        return _close_quietly()
+        code = _close_quietly()
+    if argv is None:
+        gc.freeze()  # the process ends: cycles need not be found, which takes seconds
     return code
 
 

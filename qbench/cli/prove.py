@@ -5,7 +5,7 @@ through.
 import argparse
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ from qbench.working import working
 if TYPE_CHECKING:
     from qbench.reporting import ProofTable
     from qbench.suite import ProofOptions, ProvenSuite
-    from qbench.tracking import Proof, ProofLine, ProofTrial, ResultFile
+    from qbench.tracking import Proof, ProofEnd, ProofLine, ProofTrial, ResultFile
 
 _PAGE, _MARKDOWN = "index.html", "prove.md"
 """Files of --report."""
@@ -262,7 +262,12 @@ def _proven(arguments: argparse.Namespace) -> "ProofTable":
                 _tell(line)
             step.done = run.done
     files.add(ProofEnd(made=proven.plan.made, is_whole=run.is_whole))
-    return _table(arguments, lines, run.untried)
+    try:
+        return _table(arguments, lines, run.untried)
+    except InputError:
+        if not kept.trials:
+            files.path.unlink(missing_ok=True)  # else it refuses the next proof
+        raise
 
 
 def _file_of(arguments: argparse.Namespace, suite: str, path: Path) -> "ResultFile[ProofLine]":
@@ -319,7 +324,13 @@ def _how(trial: "ProofTrial") -> str:
 
 
 def _merged(arguments: argparse.Namespace) -> "ProofTable":
-    from qbench.tracking import join_proof, lines_of_one, proof_file
+    from qbench.tracking import (
+        join_proof,
+        lacking_of_proof,
+        lines_of_one,
+        proof_file,
+        shares_ended,
+    )
 
     doing = "Joining proofs"
     paths = [Path(text) for text in (arguments.suite, *arguments.merge) if text]
@@ -342,8 +353,9 @@ def _merged(arguments: argparse.Namespace) -> "ProofTable":
             expected="at least one",
             remedy="Check the paths.",
         )
+    proof, ends = join_proof(lines), shares_ended(lines)
     if arguments.output:
-        proof, target = join_proof(lines), proof_file(Path(arguments.output))
+        target = proof_file(Path(arguments.output))
         if target.read():
             raise InputError(
                 doing,
@@ -351,18 +363,30 @@ def _merged(arguments: argparse.Namespace) -> "ProofTable":
                 expected="a new file",
                 remedy="Name another file: -o FILE.",
             )
-        every: list[ProofLine] = [*proof.starts, *proof.cells.values(), *proof.trials]
-        for line in every:
+        for line in _joined(proof, ends):
             target.add(line)
         say(f"wrote {target.path}")
-    return _table(arguments, lines, join_proof(lines).pending)
+    return _table(arguments, lines, proof.pending, lacking_of_proof(ends))
+
+
+def _joined(proof: "Proof", ends: "Mapping[str, ProofEnd | None]") -> "Iterator[ProofLine]":
+    """The lines of a file of ``proof``: the end of a share follows its start."""
+    for start in proof.starts:
+        yield start
+        if (end := ends[start.shard]) is not None:
+            yield end
+    yield from proof.cells.values()
+    yield from proof.trials
 
 
 # What is shown.
 
 
 def _table(
-    arguments: argparse.Namespace, lines: "Sequence[ProofLine]", untried: "tuple[str, ...]"
+    arguments: argparse.Namespace,
+    lines: "Sequence[ProofLine]",
+    untried: tuple[str, ...],
+    lacking: tuple[str, ...] = (),
 ) -> "ProofTable":
     """The table of ``lines``.
 
@@ -386,7 +410,7 @@ def _table(
             remedy="Run the suite, and accept its results or correct it first.",
         )
     what = {name: fault.summary for name, fault in CATALOGUE.items()}
-    return proof_table(proof, what, untried=untried, floor=arguments.detect)
+    return proof_table(proof, what, untried=untried, lacking=lacking, floor=arguments.detect)
 
 
 def _print_table(table: "ProofTable") -> None:
@@ -430,12 +454,22 @@ def _write_report(table: "ProofTable", folder: Path) -> None:
 
 
 def _code(table: "ProofTable") -> ExitCode:
-    """4: the budget ended before every kind was tried once; 1: less was caught than asked for."""
+    """4: shares are lacking, a kind was not tried once, or nothing shows the share that was asked
+    for; 1: less was caught than asked for.
+    """
+    from qbench.reporting import share_sentence
+
+    for words in table.lacking:
+        say(f"not complete: {words}")
     if table.untried:
         say(
             f"not complete: {counted(len(table.untried), 'kind')} of faults not tried once "
             f"({', '.join(table.untried)}); --resume goes on"
         )
+    if table.proves_nothing and table.floor is not None:
+        say(f"not complete: {share_sentence(table)}")
+        return ExitCode.INCOMPLETE
+    if table.lacking or table.untried:
         return ExitCode.INCOMPLETE
     if table.is_below:
         return ExitCode.GATE_FAILED

@@ -1,7 +1,6 @@
 """qbench quantize: a float model, its profile and a schema in, a quantized model out."""
 
 import argparse
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,8 +24,8 @@ from qbench.cli.options import (
     refuse_idle_settings,
     with_ranges_by_hand,
 )
-from qbench.cli.printing import print_json, put, terminal_width
-from qbench.errors import InputError, UnsupportedError, nearest
+from qbench.cli.printing import print_json, put, say, terminal_width
+from qbench.errors import InputError, nearest
 from qbench.number_text import counted
 
 if TYPE_CHECKING:
@@ -75,9 +74,12 @@ def takes_ranges(arguments: argparse.Namespace, schema: "Schema | None") -> bool
 _OF_SAMPLES = "a schema that fits weights or corrects biases"
 
 
-def wants_correction(arguments: argparse.Namespace, *, by_schema: bool, has_use: bool) -> bool:
+def wants_correction(
+    arguments: argparse.Namespace, *, by_schema: bool, has_use: bool, of_weights: bool
+) -> bool:
     """Whether biases are to be corrected; ``by_schema``: the schema requires it; ``has_use``:
-    ranges need the samples.
+    ranges need the samples; ``of_weights``: the schema needs none, which a note says, so that one
+    command line serves every schema.
 
     Raises:
         InputError: there are no samples to do it with, or samples and nothing to do with them; or
@@ -99,7 +101,7 @@ def wants_correction(arguments: argparse.Namespace, *, by_schema: bool, has_use:
             expected="samples to take means from",
             remedy="Add --calib, the samples that the profile is of.",
         )
-    if arguments.data and not wanted and not has_use:
+    if arguments.data and not wanted and not has_use and not of_weights:
         raise InputError(
             doing,
             found="--calib that nothing reads",
@@ -109,6 +111,8 @@ def wants_correction(arguments: argparse.Namespace, *, by_schema: bool, has_use:
                 "--profile."
             ),
         )
+    if arguments.data and not wanted and not has_use:
+        say("note: --calib is not needed: the schema takes no ranges from samples")
     return wanted
 
 
@@ -122,11 +126,12 @@ def corrected_on_samples(
         QbenchError: the data is wrong or does not fit the model.
     """
     from qbench.quantization import adjusted_on_samples, correct_biases
+    from qbench.subjects import with_nothing_kept
 
     _, samples = read_samples(
         arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache)
     )
-    feeds = list(samples.batches())
+    feeds = list(with_nothing_kept(model, samples.batches()))
     quantized = adjusted_on_samples(model, quantized, plan, feeds)
     if arguments.correct_bias and not plan.corrects_biases:
         quantized = correct_biases(model, quantized, plan, feeds)
@@ -166,7 +171,7 @@ def read_given_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
 # dimensions.
 
 _PLANNING_OPTIONS = ("profile", "schema", "backend", "read", "ranges", "complete")
-_FORMS = ("qdq", "qoperator")
+_FORMS = ("qdq", "qoperator", "nbits", "gqa")
 
 
 def declare_form(parser: argparse.ArgumentParser) -> None:
@@ -175,7 +180,11 @@ def declare_form(parser: argparse.ArgumentParser) -> None:
         "--form",
         choices=_FORMS,
         default="qdq",
-        help="Q/DQ pairs (default), or QLinearConv and similar operators where they exist",
+        help=(
+            "Q/DQ pairs (default); QLinearConv and similar operators where they exist; nbits: "
+            "MatMulNBits and GatherBlockQuantized for weights in blocks; gqa: GroupQueryAttention "
+            "for quantized keys and values"
+        ),
     )
     parser.add_argument(
         "--plan",
@@ -253,10 +262,14 @@ def in_form(model: "ir.Model", form: str) -> "tuple[ir.Model, dict[str, str]]":
     """The QDQ ``model`` in ``form``, and the nodes that stay float in it though they read
     integers, with the reason.
     """
-    from qbench.passes import declined, lower_to_qoperator
+    from qbench.passes import declined, lower_attention, lower_blocks, lower_to_qoperator
 
     if form == "qdq":
         return model, {}
+    if form == "nbits":
+        return lower_blocks(model)
+    if form == "gqa":
+        return lower_attention(model), {}
     lowered = lower_to_qoperator(model)
     return lowered, declined(lowered)
 
@@ -400,7 +413,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     schema = _schema_of(arguments)
     by_schema = schema is not None and (schema.bias_correction or schema.fits_weights)
     corrects = wants_correction(
-        arguments, by_schema=by_schema, has_use=takes_ranges(arguments, schema)
+        arguments,
+        by_schema=by_schema,
+        has_use=takes_ranges(arguments, schema),
+        of_weights=schema is not None and not schema.needs_samples,
     )
     check_outputs(
         f"Quantizing '{arguments.model}'",
@@ -639,14 +655,15 @@ def _profiled(arguments: argparse.Namespace, schema: "Schema") -> "Profile":
         QbenchError: the data is wrong or does not fit the model, or a value is not finite.
     """
     from qbench.calibration import calibrate
-    from qbench.subjects import only_graph
+    from qbench.subjects import only_graph, with_nothing_kept
 
     network, samples = read_samples(
         arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache)
     )
+    model = only_graph(network)
     return calibrate(
-        only_graph(network),
-        samples.batches(),
+        model,
+        with_nothing_kept(model, samples.batches()),
         sample_ids=[f"{samples.data}/{name}" for name in samples.ids],
         pipeline=schema.canonical,
         channels=schema.wants_channels,
@@ -654,27 +671,18 @@ def _profiled(arguments: argparse.Namespace, schema: "Schema") -> "Profile":
 
 
 def _refuse_all_float(arguments: argparse.Namespace, plan: "Plan") -> None:
-    """Check that something is quantized where the schema asks for it.
+    """Check that something is quantized where the schema asks for it; ``--why`` prints the reasons
+    first.
 
     Raises:
         UnsupportedError: everything it asks for is refused.
     """
-    refused = Counter(found.reason for found in plan.floats.values() if found.refused)
-    if plan.quantized_units or not refused:
-        return
-    if arguments.why and not arguments.json:
+    from qbench.quantization import refuse_all_float, why_all_float
+
+    if arguments.why and not arguments.json and why_all_float([plan]):
         for line in plan.lines(terminal_width()):
             put(line)
-    ((reason, count),) = refused.most_common(1)
-    raise UnsupportedError(
-        f"Quantizing '{arguments.model}' under '{plan.schema}'",
-        found=(
-            f"no unit that can be quantized: {refused.total()} units are refused, {count} of them "
-            f"because {reason}"
-        ),
-        expected="at least one quantized unit",
-        remedy="Choose another schema or backend; --why prints the reason for every unit.",
-    )
+    refuse_all_float(arguments.model, plan.schema, [plan])
 
 
 COMMAND = Command(

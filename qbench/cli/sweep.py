@@ -68,7 +68,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--mixed",
         metavar="N",
         type=int,
-        default=0,
         help="mix the schemas and float unit by unit, by what localization measures of each, and "
         "measure N such mixtures, too: --schema w4a8_asym_pc,w8a8_asym_pc, the coarsest first",
     )
@@ -277,11 +276,12 @@ def _mixture_files(arguments: argparse.Namespace, schemas: "Sequence[Schema]") -
 def _refuse_mixed(arguments: argparse.Namespace) -> None:
     """Refuse mixtures without samples, fewer than one, and next to ranges by hand."""
     mixes = arguments.write_mixed or arguments.mixed_cost != _COSTS[0]
-    if not arguments.mixed and not mixes:
+    given = arguments.mixed is not None
+    if not given and not mixes:
         return
     problems = (
-        (not arguments.mixed, f"{_option(arguments)} without --mixed", "a number of mixtures"),
-        (arguments.mixed < 0, f"--mixed {arguments.mixed}", "1 or more mixtures"),
+        (not given, f"{_option(arguments)} without --mixed", "a number of mixtures"),
+        (given and arguments.mixed < 1, f"--mixed {arguments.mixed}", "1 or more mixtures"),
         (not arguments.calib, "--mixed without --calib", "samples that sensitivity is taken from"),
         (bool(arguments.ranges), "--mixed with --ranges", "ranges of the profile"),
     )

@@ -9,7 +9,7 @@ from qbench.number_text import counted, value_text
 if TYPE_CHECKING:
     from qbench.metrics import TokenRow, TokenTable
 
-_HEADER = ("of tokens", "value", "at most", "±", "90 % interval")
+_HEADER = ("of tokens", "value", "at most", "±", "bootstrap 90 % by source")
 
 
 def print_token_table(table: "TokenTable") -> None:

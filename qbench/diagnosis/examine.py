@@ -33,10 +33,11 @@ from qbench.diagnosis.unit_runs import (
     UnitRunner,
     Units,
     computes_in_float,
-    exact_backend,
+    exact_run,
     float_counterpart,
     fused_sums_of,
     random_batch,
+    refuse_values_of_floats,
 )
 from qbench.diagnosis.units import QuantizedUnit, leaves_ties_open
 from qbench.errors import InputError
@@ -108,6 +109,7 @@ class Examination(Closing):
 
     def __init__(self, target: Target, *, timeout: Timeout = no_timeout) -> None:
         _require_same_outputs(target)
+        refuse_values_of_floats(target)
         self.units = Units.of(target)
         self.samples = 0
         self._last: dict[str, Array] = {}
@@ -497,7 +499,7 @@ def _kept_in_float(
     continues.
     """
     piece = float_counterpart(unit, units.original, units.represents, rounded=False)
-    with exact_backend().prepare(piece.graph) as run:
+    with exact_run(piece.graph) as run:
         real = run.run(units.reals(unit, seen))[unit.represents]
     yield from _handed_on(unit, real, units, seen)
 
@@ -543,7 +545,7 @@ def _read(reader: QuantizedUnit, value: str, real: Array, seen: Mapping[str, Arr
     feeds = {str(one.name): real for one in handed} | {
         str(one.name): seen[str(one.name)] for one in others
     }
-    with exact_backend().prepare(piece) as run:
+    with exact_run(piece) as run:
         return run.run(feeds)[reader.real]
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.backends import Array, Closing, Executor, Feeds, in_slices
-from qbench.diagnosis.unit_runs import exact_backend
+from qbench.diagnosis.unit_runs import exact_run
 from qbench.diagnosis.units import TIE_WIDTH, QuantizedUnit
 from qbench.graph import node_qparams, own_copy
 from qbench.numerics import QParams
@@ -181,9 +181,7 @@ class _AbsoluteTerms(Closing):
         if self._executor is None:
             known = {str(value.name) for value in self._model.graph.outputs}
             taps = {name for _, names in self._adding for name in names} - known
-            self._executor = in_slices(
-                exact_backend().prepare(self._model, taps=sorted(taps)), self._model
-            )
+            self._executor = in_slices(exact_run(self._model, sorted(taps)), self._model)
         names = {str(value.name) for value in self._model.graph.inputs}
         found = self._executor.run({name: array for name, array in feeds.items() if name in names})
         count = sum(

@@ -38,7 +38,7 @@ from qbench.diagnosis.rank import (
 from qbench.diagnosis.repair.search import owners_of
 from qbench.diagnosis.tallies import CountingTally
 from qbench.diagnosis.target import Matched, Target, bound_of
-from qbench.diagnosis.unit_runs import exact_backend
+from qbench.diagnosis.unit_runs import exact_run
 from qbench.diagnosis.units import Captured, whole_unit
 from qbench.graph import PRODUCTS, node_key, values_by_name
 from qbench.judging import (
@@ -114,7 +114,7 @@ class BrokenPass:
         if unit is None:
             return None
         feeds = {name: self.region.feeds[name] for name in unit.feeds}
-        with exact_backend().prepare(unit.graph, taps=(unit.real,)) as run:
+        with exact_run(unit.graph, (unit.real,)) as run:
             real = unit.in_steps({**feeds, **run.run(feeds)})
         return Captured(
             unit=unit,

@@ -29,7 +29,7 @@ from qbench.diagnosis.unit_runs import Units
 from qbench.errors import InputError
 from qbench.evaluation import SubjectArtifacts
 from qbench.graph import values_by_name
-from qbench.quantization import Plan, Role, Schema
+from qbench.quantization import Decision, Plan, Role, Schema, Slot
 
 SAMPLES = 8
 """Calibration samples that sensitivities are of: each unit costs a part of a run of them."""
@@ -88,7 +88,8 @@ class MixedSchemas:
     """The points of a search.
 
     Args:
-        schemas: from the coarsest to the finest; widths alone are not among them.
+        schemas: from the coarsest to the finest, each with graphs that neither a width nor another
+            one gives.
         units: how many there are.
         runs: runs of a unit in float that sensitivities took.
     """
@@ -136,13 +137,21 @@ def mixed_schemas(
     weights.append({unit: _in_float(weights[-1][unit]) for unit in units})
     sizes = [{unit: COSTS[cost](one) for unit, one in row.items()} for row in weights]
     walk = greedy_walk(units, noise, sizes)
-    places = _spread(walk, points)
-    schemas = []
-    for number, place in enumerate(places, 1):
+    plans = [shared.quantized(width, backend.capabilities).plans for width in widths]
+    places = _distinct(walk, [_decisions(one, units) for one in plans])
+    graphs = shared.planned(widths[0].canonical).values()
+    schemas: list[Schema] = []
+    known = {shared.quantized(width, backend.capabilities).digest for width in widths}
+    for place in _spread(places, points):
         chosen = dict.fromkeys(units, 0) | {step.unit: step.width for step in walk[:place]}
-        made = _schema(widths, chosen, f"{widths[0].name}_mixed{number}")
-        graphs = shared.planned(widths[0].canonical).values()
-        schemas.append(without_idle_rules(made, graphs))
+        mixed = _schema(widths, chosen, f"{widths[0].name}_mixed{len(schemas) + 1}")
+        made = without_idle_rules(mixed, graphs)
+        # other decisions may give the same graphs: a pool between units in float is not quantized
+        digest = shared.quantized(made, backend.capabilities).digest
+        shared.forget(made, backend.capabilities)
+        if digest not in known:
+            known.add(digest)
+            schemas.append(made)
     return MixedSchemas(schemas=tuple(schemas), units=len(units), runs=runs)
 
 
@@ -180,13 +189,47 @@ def _step(
     return Step(unit=unit, width=width + 1, won=max(won, 0.0), cost=max(cost, _LEAST))
 
 
-def _spread(walk: Sequence[Step], points: int) -> list[int]:
-    """Lengths of prefixes of ``walk``: equal parts of its steps, without the empty one and the
-    whole, which are a width and the float model.
+def _decisions(
+    plans: Mapping[str, Plan], units: Sequence[Unit]
+) -> dict[Unit, dict[Slot, Decision]]:
+    """What the ``plans`` of one width, by graph, decide about each of ``units``."""
+    found: dict[Unit, dict[Slot, Decision]] = {unit: {} for unit in units}
+    for graph, plan in plans.items():
+        for slot, decision in plan.decisions.items():
+            if (graph, slot.node) in found:
+                found[graph, slot.node][slot] = decision
+    return found
+
+
+def _distinct(
+    walk: Sequence[Step], decided: Sequence[Mapping[Unit, Mapping[Slot, Decision]]]
+) -> list[int]:
+    """Lengths of prefixes of ``walk`` whose graphs are neither those of a width nor those of a
+    shorter one. A step may change nothing, as that of a unit without a weight from w4a8 to w8a8.
+
+    Args:
+        decided: width → unit → what is decided about it, without float.
     """
-    inner = max(len(walk) - 1, 0)
-    count = min(points, inner)
-    return sorted({1 + (inner - 1) * at // max(count - 1, 1) for at in range(count)})
+    alike = [dict.fromkeys(decided[0], 0)]
+    for width in range(1, len(decided)):
+        kept = {unit: decided[width][unit] == decided[width - 1][unit] for unit in decided[0]}
+        alike.append({unit: alike[-1][unit] if kept[unit] else width for unit in kept})
+    alike.append(dict.fromkeys(decided[0], len(decided)))
+    known = {tuple(one.values()) for one in alike}
+    at, places = dict(alike[0]), []
+    for length, step in enumerate(walk, 1):
+        at[step.unit] = alike[step.width][step.unit]
+        state = tuple(at.values())
+        if state not in known:
+            known.add(state)
+            places.append(length)
+    return places
+
+
+def _spread(places: Sequence[int], points: int) -> list[int]:
+    """At most ``points`` of ``places``, in equal parts."""
+    last, count = len(places) - 1, min(points, len(places))
+    return [places[at] for at in sorted({last * at // max(count - 1, 1) for at in range(count)})]
 
 
 def _noise_of(shared: SubjectArtifacts, width: Schema, backend: Backend) -> dict[Unit, float]:

@@ -108,8 +108,7 @@ class CountingTally:
         self.sums += float(steps.sum())
         self.largest = max(self.largest, float(size.max(initial=0)))
         if real is not None and found.dtype.kind != "f":
-            halves = np.abs(real[apart] - np.floor(real[apart]) - 0.5) <= TIE_WIDTH
-            self.ties += int(np.count_nonzero(halves & (size == 1)))
+            self.ties += int(np.count_nonzero(_are_ties(real[apart]) & (size == 1)))
 
     def errors(self) -> CountingErrors:
         """The counts, with root mean square and mean over all elements."""
@@ -123,6 +122,15 @@ class CountingTally:
             largest_steps=self.largest,
             mean_steps=self.sums / count,
         )
+
+
+def _are_ties(steps: Array) -> Array:
+    """Which of ``steps`` lie halfway between two whole numbers; no infinite one does."""
+    with np.errstate(invalid="ignore"):  # an infinite value minus itself is no number
+        halves = steps - np.floor(steps)
+    halves -= halves.dtype.type(0.5)
+    near: Array = np.abs(halves, out=halves) <= TIE_WIDTH
+    return near
 
 
 _CODES = 127
@@ -173,10 +181,8 @@ class TieTally:
     def add(self, steps: Array) -> None:
         """Add one batch, float32, in steps."""
         steps = np.atleast_1d(steps)
-        halves = steps - np.floor(steps)
-        halves -= np.float32(0.5)
         self.elements += steps.size
-        self.ties += int(np.count_nonzero(np.abs(halves, out=halves) <= TIE_WIDTH))
+        self.ties += int(np.count_nonzero(_are_ties(steps)))
 
     @property
     def share(self) -> float:

@@ -26,18 +26,20 @@ from qbench.backends import (
 from qbench.diagnosis.engine.client import UnitSession
 from qbench.diagnosis.target import FOLDED, Target
 from qbench.diagnosis.units import QuantizedUnit, codes_without_unit, quantized_units, real_units
-from qbench.errors import QbenchError
+from qbench.errors import QbenchError, UnsupportedError
 from qbench.graph import (
     constant_value,
+    float_qparams,
     is_constant,
     node_key,
     node_qparams,
+    own_copy,
     producer,
     values_by_name,
     with_shapes,
 )
 from qbench.judging import Unaligned
-from qbench.numerics import AddScheme, Arithmetic, QParams, quantize
+from qbench.numerics import AddScheme, Arithmetic, QParams, dequantize, quantize
 
 # The error that quantization parameters alone explain: the fp32 operators with every operand and
 # the result quantized.
@@ -133,8 +135,8 @@ def _clipped_share(piece: ir.Graph, weights: Mapping[tuple[str, int], QParams]) 
     for node in piece:
         for place, value in enumerate(node.inputs):
             constant, qparams = constant_value(value), weights.get((node_key(node), place))
-            if constant is None or qparams is None:
-                continue
+            if constant is None or qparams is None or qparams.qtype.is_float:
+                continue  # the largest number of a block of floats is on its scale
             try:
                 scale, point = qparams.expanded(constant.shape)
             except ValueError:  # the parameters do not fit the shape in fp32: another layout
@@ -164,7 +166,8 @@ def _rounded_constants(unit: QuantizedUnit) -> dict[tuple[str, int], tuple[QPara
                 or not is_constant(maker.inputs[0])
             ):
                 continue
-            qparams, codes = node_qparams(maker), constant_value(maker.inputs[0])
+            qparams = node_qparams(maker) or float_qparams(maker)
+            codes = constant_value(maker.inputs[0])
             if qparams is None or codes is None:
                 raise LookupError(
                     f"the quantization parameters of '{value.name if value else place}' are not "
@@ -218,12 +221,37 @@ def _round_constants(
 
 def _dequantized(codes: Array, qparams: QParams) -> Array:
     """Computed in float64: biases of 32 bits are not exact in float32."""
+    if qparams.qtype.is_float:
+        return np.asarray(dequantize(codes, qparams), np.float32)
     scale, point = qparams.expanded(codes.shape)
     return np.asarray((codes.astype(np.int64) - point) * scale.astype(np.float64), np.float32)
 
 
+def refuse_values_of_floats(target: Target) -> None:
+    """Check that no value is quantized to floats of few bits: these have no steps in which a result
+    could be compared with what quantization explains.
+
+    Raises:
+        UnsupportedError: one is.
+    """
+    made = [node for node in target.quantized.graph if node.op_type == "QuantizeLinear"]
+    found = [(node, qparams) for node in made if (qparams := float_qparams(node)) is not None]
+    if found:
+        node, qparams = found[0]
+        raise UnsupportedError(
+            "Examining the nodes of a quantized graph",
+            found=f"'{node.inputs[0].name}' and {len(found) - 1} more values in {qparams.qtype}",  # type: ignore[union-attr]
+            expected="values in integers or real ones; weights may be floats of few bits",
+            remedy="Localize the same weights alone, by the schema without 'af…' in its name.",
+        )
+
+
 FLOAT_BACKEND = "ort-cpu"
 """Runs the float graph that the quantized one is compared with."""
+_IR_VERSION, _OPSET = 10, 24
+"""Of a graph that has lost its floats of few bits, for whose types alone it may be newer than the
+engine reads (IR 13, opset 27 in 1.31); float operators mean the same.
+"""
 EXACT = "ort-cpu-noopt"
 """Runs single operators in float32 without fusing them."""
 
@@ -421,6 +449,42 @@ def exact_backend() -> Backend:
     return for_many_sessions(get_backend(EXACT))
 
 
+def exact_run(model: ir.Model, taps: Sequence[str] = ()) -> Executor:
+    """A run of ``model`` on ``exact_backend``. Weights in floats of few bits are float32 constants
+    there, of the same numbers: it lacks some of their types.
+
+    Raises:
+        UnsupportedError: it lacks an operator.
+    """
+    return exact_backend().prepare(_with_real_weights(model), taps=taps)
+
+
+def _with_real_weights(model: ir.Model) -> ir.Model:
+    real = {}
+    for node in model.graph:
+        is_pair = node.op_type == "DequantizeLinear" and is_constant(node.inputs[0])
+        qparams = float_qparams(node) if is_pair else None
+        codes = constant_value(node.inputs[0]) if qparams is not None else None
+        if qparams is not None and codes is not None:
+            real[node.outputs[0].name] = _dequantized(codes, qparams)
+    if not real:
+        return model
+    made = own_copy(model)
+    made.ir_version = min(made.ir_version, _IR_VERSION)
+    made.graph.opset_imports[""] = min(made.graph.opset_imports[""], _OPSET)
+    for node in [one for one in made.graph if one.outputs[0].name in real]:
+        value = node.outputs[0]
+        held_as = f"{value.name}_real"
+        array = real[value.name]
+        held = ir.Value(name=held_as, const_value=ir.tensor(array, name=held_as))
+        made.graph.initializers[held_as] = held
+        value.replace_all_uses_with(held, replace_graph_outputs=True)
+    made.graph.remove([one for one in made.graph if one.outputs[0].name in real], safe=True)
+    for name in [one.name for one in made.graph.initializers.values() if not one.uses()]:
+        made.graph.initializers.pop(str(name))
+    return made
+
+
 def fused_sums_of(units: Sequence[QuantizedUnit], arithmetic: Arithmetic | None) -> frozenset[str]:
     """The sums that an engine of ``arithmetic`` takes of a convolution's result before that is
     rounded.
@@ -467,16 +531,14 @@ class UnitRunner:
         is_fused: bool = False,
     ) -> None:
         self.unit = unit
-        exact, name = exact_backend(), unit.real
+        name = unit.real
         made = {str(value.name) for node in unit.graph.graph for value in node.outputs}
         taps = (name,) if name in made else ()
-        self._exact = in_slices(
-            stack.enter_context(exact.prepare(unit.graph, taps=taps)), unit.graph
-        )
+        self._exact = in_slices(stack.enter_context(exact_run(unit.graph, taps)), unit.graph)
         self._float: Executor | None = None
         if counterpart is not None and counterpart.is_explained:
             self._float = in_slices(
-                stack.enter_context(exact.prepare(counterpart.graph)), counterpart.graph
+                stack.enter_context(exact_run(counterpart.graph)), counterpart.graph
             )
         alone = target.watched if is_fused else None
         claims = target.claims if target.is_watched_itself else alone

@@ -13,6 +13,7 @@ from qbench.graph import (
     PRODUCTS,
     clip_of_codes,
     constant_value,
+    float_qparams,
     input_at,
     is_constant,
     node_key,
@@ -358,8 +359,16 @@ def _has_rounded_weight(node: ir.Node) -> bool:
         return False
     makers = [None if value is None else value.producer() for value in node.inputs[:2]]
     pairs = [one for one in makers if one is not None and one.op_type == "DequantizeLinear"]
-    static = [one for one in pairs if node_qparams(one) is not None]
+    static = [one for one in pairs if _has_qparams(one)]
     return any(is_constant(one.inputs[0]) for one in static) and len(static) < len(makers)
+
+
+def _has_qparams(node: ir.Node) -> bool:
+    """Whether a DQ has parameters of integers, or of floats of few bits if its codes are constant:
+    values of floats have no steps, so that products of them count as real.
+    """
+    is_weight = is_constant(node.inputs[0])
+    return node_qparams(node) is not None or (is_weight and float_qparams(node) is not None)
 
 
 def _limited(value: ir.Value) -> ir.Value:

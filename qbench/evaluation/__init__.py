@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from qbench.evaluation.artifacts import Quantized as Quantized
     from qbench.evaluation.artifacts import SubjectArtifacts as SubjectArtifacts
     from qbench.evaluation.artifacts import prepare_runners as prepare_runners
-    from qbench.evaluation.artifacts import recorded_feeds as recorded_feeds
+    from qbench.evaluation.cell_model import cache_words as cache_words
+    from qbench.evaluation.cell_model import stored_by_engine as stored_by_engine
     from qbench.evaluation.measure import FLOAT_BACKEND as FLOAT_BACKEND
     from qbench.evaluation.measure import environment_here as environment_here
     from qbench.evaluation.measure import measure_cell as measure_cell
@@ -33,5 +34,6 @@ if TYPE_CHECKING:
     from qbench.evaluation.sweep import sweep_cells as sweep_cells
     from qbench.evaluation.versus_backend import NotedSamples as NotedSamples
     from qbench.evaluation.versus_backend import compare_until_differing as compare_until_differing
+    from qbench.evaluation.watched_executor import recorded_feeds as recorded_feeds
 else:
     __getattr__, __dir__, __all__ = open_on_use(__name__, __file__)

@@ -13,17 +13,16 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import (
-    Array,
     Backend,
     CheckedExecutor,
     Executor,
     Feeds,
     OutputCheck,
     backends_of_format,
-    executed_by,
     in_slices,
     isolated,
     run_where_prepared,
+    untaken_type,
 )
 from qbench.errors import InputError, QbenchError, UnsupportedError
 from qbench.evaluation.fp32_run import FP32_VERSION, run_arrays, stored_run
@@ -35,7 +34,8 @@ from qbench.evaluation.quantizer_run import (
     run_quantizer,
     stacked,
 )
-from qbench.evaluation.subject import Subject, read_given
+from qbench.evaluation.subject import RecordingTask, Subject, read_given
+from qbench.evaluation.watched_executor import recorded_feeds
 from qbench.graph import (
     Capabilities,
     Form,
@@ -48,10 +48,11 @@ from qbench.graph import (
     graph_digest,
     node_macs,
     own_copy,
+    require_float_cache,
 )
 from qbench.judging import QuantizerNote
 from qbench.metrics import Answers
-from qbench.number_text import counted, rough_percent
+from qbench.number_text import counted
 from qbench.passes import CANONICAL, DEFAULT, Pass, canonicalize, plannable
 from qbench.storage import (
     Cache,
@@ -120,55 +121,6 @@ def with_usual_sizes(model: ir.Model, samples: Callable[[], Samples]) -> ir.Mode
     return copy
 
 
-# What a task feeds its graphs: an executor that reports every batch, for work that runs the same
-# batches again.
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedExecutor:
-    """An executor that passes each batch and its outputs to ``seen`` before the task gets them."""
-
-    executor: Executor
-    seen: Callable[[Feeds, Mapping[str, Array]], None]
-
-    def run(self, feeds: Feeds) -> dict[str, Array]:
-        """One batch."""
-        outputs = self.executor.run(feeds)
-        self.seen(feeds, outputs)
-        return outputs
-
-
-def recorded_feeds(
-    task: Task, runners: Mapping[str, Executor], samples: Samples
-) -> dict[str, list[dict[str, Array]]]:
-    """Graph → the batches that ``task`` feeds it while it answers ``samples``; steps of a
-    decoding loop one by one.
-
-    Args:
-        task: drives the graphs.
-        runners: the float graphs by name.
-        samples: what it answers.
-    """
-    batches: dict[str, list[dict[str, Array]]] = {name: [] for name in runners}
-
-    def record(graph: str, feeds: Feeds, _: Mapping[str, Array]) -> None:
-        before = batches[graph][-1] if batches[graph] else {}
-        kept = {}
-        for name, array in feeds.items():
-            # a loop feeds much of one batch again: equal arrays are kept once
-            known = before.get(name)
-            kept[name] = (
-                known if known is not None and np.array_equal(array, known) else np.array(array)
-            )
-        batches[graph].append(kept)
-
-    task.answer(
-        {name: WatchedExecutor(one, partial(record, name)) for name, one in runners.items()},
-        samples,
-    )
-    return batches
-
-
 # What the cells of one subject share, made once: loaded graphs, samples, profiles, fp32 run,
 # quantized graphs.
 #
@@ -207,6 +159,14 @@ class Quantized:
         there are none at all.
         """
         return self._share(plan.weight_mac_count for plan in self.plans.values())
+
+    @property
+    def is_of_weights_alone(self) -> bool:
+        """Whether weights are quantized and no computed value but what a decoder keeps."""
+        plans = self.plans.values()
+        return any(plan.constants for plan in plans) and all(
+            plan.is_of_weights_alone for plan in plans if plan.decisions
+        )
 
     def _share(self, counts: Iterable[int]) -> float:
         total = sum(plan.macs for plan in self.plans.values())
@@ -258,7 +218,7 @@ def prepare_runners(
     engine = isolated(backend)
     with working(f"preparing {backend.name}"):
         prepared = {
-            name: stack.enter_context(engine.prepare(model, threads=threads))
+            name: stack.enter_context(_loaded(engine, model, backend, threads=threads))
             for name, model in graphs.items()
         }
     checked = {
@@ -266,6 +226,16 @@ def prepare_runners(
         for name, executor in prepared.items()
     }
     return {name: in_slices(executor, graphs[name]) for name, executor in checked.items()}
+
+
+def _loaded(engine: Backend, model: ir.Model, backend: Backend, *, threads: int) -> Executor:
+    """``model`` on ``engine``, which is ``backend`` or runs it elsewhere."""
+    try:
+        return engine.prepare(model, threads=threads)
+    except (UnsupportedError, InputError) as error:
+        if (beyond := untaken_type(model, backend)) is not None:
+            raise beyond from error
+        raise
 
 
 def answered(task: Task, runners: Mapping[str, Executor], samples: Samples) -> Answers:
@@ -279,72 +249,13 @@ def answered(task: Task, runners: Mapping[str, Executor], samples: Samples) -> A
     with working(f"running {counted(len(samples), 'sample')}"):
         found = run_where_prepared(partial(_answers_of, task, samples), runners)
     require_answers(task, found, samples)
+    if isinstance(task, RecordingTask):  # the process of the engine has a copy of it
+        task.last = found
     return found
 
 
 def _answers_of(task: Task, samples: Samples, runners: Mapping[str, Executor]) -> Answers:
     return task.answer(runners, samples)
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutedShare:
-    """What engines ran in integers.
-
-    Args:
-        share: of the multiply-accumulates; None: an executor knows the precision of no product, or
-            is not asked.
-        in_float: the products in float, the largest first: ``conv1 in float32 (12.5 %)``.
-        rounded: of those in integers, the products whose real data the engine rounded itself, the
-            largest first: ``fc (75 %)``.
-        unplanned: products that were run in integers and are float in the plan.
-    """
-
-    share: float | None = None
-    in_float: tuple[str, ...] = ()
-    rounded: tuple[str, ...] = ()
-    unplanned: tuple[str, ...] = ()
-
-
-def executed_share(runners: Mapping[str, Executor], quantized: Quantized) -> ExecutedShare:
-    """What ``runners`` run in integers; a product that they do not list counts as one in float."""
-    total = sum(plan.macs for plan in quantized.plans.values())
-    integer, left, rounded, unplanned = 0, [], [], []
-    for graph, plan in quantized.plans.items():
-        try:
-            found = executed_by(runners[graph])
-        except Exception:  # whatever an engine raises here, its answers are measured
-            return ExecutedShare()
-        if plan.macs and not any(found[node].precision for node in found.keys() & plan.node_macs):
-            return ExecutedShare()
-        for node, macs in plan.node_macs.items():
-            how = found.get(node)
-            name = f"{graph}::{node}" if len(quantized.plans) > 1 else node
-            if how is None or not how.in_integers:
-                left.append((macs, name, how, plan))
-                continue
-            integer += macs
-            if how.rounds_data:
-                rounded.append((macs, name))
-            elif macs and node not in plan.integer_nodes:
-                unplanned.append(name)
-    words = [
-        f"{name}"
-        f"{' in ' + how.precision if how is not None and how.precision else ', not reported,'} "
-        f"({rough_percent(macs / total)}"
-        f"{'' if name.rpartition('::')[2] in plan.integer_nodes else ', as planned'})"
-        for macs, name, how, plan in sorted(left, key=lambda one: -one[0])
-        if macs
-    ]
-    return ExecutedShare(
-        share=integer / total if total else None,
-        in_float=tuple(words),
-        rounded=tuple(
-            f"{name} ({rough_percent(macs / total)})"
-            for macs, name in sorted(rounded, key=lambda one: -one[0])
-            if macs
-        ),
-        unplanned=tuple(unplanned),
-    )
 
 
 class SubjectArtifacts:
@@ -416,6 +327,8 @@ class SubjectArtifacts:
         Raises:
             InputError: one is quantized already.
         """
+        for graph in self.graphs.values():
+            require_float_cache(graph, self.subject.model.id)
         suspected = [graph for graph in self.graphs.values() if form_of(graph) is not Form.FLOAT]
         if not suspected:
             return

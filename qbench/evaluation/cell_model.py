@@ -62,15 +62,21 @@ def model_of(request: Request) -> CellModel:
         done = rewrite_quantized(quantized, request.rewriting)
         quantized = done.quantized
         rewritten = rewrite_note(done, request.shared, request.backend, threads=request.threads)
-    weights_only = schema is not None and schema.weights_only
-    by_weights = schema is not None and (schema.weights_only or schema.has_floats)
     types = {name for plan in quantized.plans.values() for name in plan.float_types}
+    if schema is None or schema.made_by is not None:
+        weights_only = quantized.is_of_weights_alone
+        by_weights = weights_only or bool(types)
+    else:
+        weights_only = schema.weights_only
+        by_weights = weights_only or schema.has_floats
     simulated = types & request.backend.capabilities.simulated
     facts = {
         "integer_macs": quantized.integer_macs,
         "weight_macs": quantized.weight_macs if by_weights else None,
         "simulated": tuple(sorted(simulated)),
         "float8_macs": quantized.float8_macs,
+        "cache": cache_words(quantized),
+        "quantized_units": sum(len(plan.quantized_units) for plan in quantized.plans.values()),
         "refusals": quantized.refusals,
         "run_in_float": quantized.run_in_float,
         "idle_rules": quantized.idle_rules,
@@ -80,8 +86,22 @@ def model_of(request: Request) -> CellModel:
         "calibrated": _calibrated(request),
         "made": _made(request, quantized),
     }
-    reports = not weights_only or request.backend.capabilities.rounds_data
+    takes = request.backend.capabilities
+    reports = not weights_only or takes.rounds_data or takes.sums_floats
     return CellModel(graphs=quantized.models, quantized=quantized, reports=reports, facts=facts)
+
+
+def cache_words(quantized: Quantized) -> str:
+    """What a decoder keeps in codes, in words: ``8 keys and values in int8``; or empty."""
+    from qbench.quantization import cached_types
+
+    count, types = cached_types(quantized.plans.values())
+    return f"{count} keys and values in {types}" if count else ""
+
+
+def stored_by_engine(words: str) -> str:
+    """``words`` of a cache whose codes the engine itself keeps."""
+    return f"{words}, stored so by the engine"
 
 
 def _quantized(request: Request) -> Quantized | None:
@@ -163,6 +183,7 @@ def _made(request: Request, quantized: Quantized) -> dict[str, str]:
         made["ranges"] = f"{counted(len(hand.names), 'value')} of '{hand.file}' (#{hand.digest})"
     rules = plain(replace(schema, name=""))
     del rules["by_hand"], rules["made_by"]  # so that the digest is that of the rules alone
+    rules["kept"] = rules.pop("cache")  # accepted results hold digests with the former name
     if not schema.fits_weights:
         del rules["weight_codes"]  # accepted results hold digests from before there was a choice
     return {**made, "schema": digest_plain(rules)[:_RULE_DIGITS]}

@@ -8,14 +8,10 @@ from dataclasses import dataclass, field
 
 from qbench.backends import Executor, Recorded, recording
 from qbench.errors import InputError
-from qbench.evaluation.artifacts import (
-    ExecutedShare,
-    answered,
-    executed_share,
-    prepare_runners,
-)
+from qbench.evaluation.artifacts import answered, prepare_runners
 from qbench.evaluation.cell_model import CellModel
 from qbench.evaluation.engine_time import timed_answers
+from qbench.evaluation.executed_share import ExecutedShare, executed_share
 from qbench.evaluation.recorded import recorded_answers
 from qbench.evaluation.repeats import picked_answers
 from qbench.evaluation.request import Request
@@ -43,7 +39,7 @@ class CellRun:
         drawn: places of the samples that were run, in the order of the answers; empty: all, in
             their order.
         compared: the comparison with another backend; None: there is none.
-        executed: what the engine ran in integers.
+        executed: what the engine ran in integers, and how it summed floats of few bits.
         seconds: of preparing, answering, and of the other backend, wall clock.
         sample_seconds: of a sample of the first data set on the engine, in each run; empty: not
             timed.

@@ -2,12 +2,18 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qbench.backends import Backend, HasRuleDigests, Recorded, as_backend, get_backend
 from qbench.errors import require_count, require_type
 from qbench.evaluation.artifacts import SubjectArtifacts
-from qbench.evaluation.cell_model import NO_MODEL, CellModel, model_of, refuse_slow
+from qbench.evaluation.cell_model import (
+    NO_MODEL,
+    CellModel,
+    model_of,
+    refuse_slow,
+    stored_by_engine,
+)
 from qbench.evaluation.cell_run import CellRun, read_run, run_cell
 from qbench.evaluation.changed_samples import changed_samples, note_float_run
 from qbench.evaluation.evidence import collect_evidence
@@ -221,8 +227,21 @@ def _measured(request: Request) -> Measurement:
         samples=changed_samples(request, run),
         remembered={kind: one.number for kind, one in remembered.items()},
         remembered_range={kind: (one.low, one.high) for kind, one in remembered.items()},
-        **model.facts,
+        **_facts(model, run),
     )
+
+
+def _facts(model: CellModel, run: CellRun) -> dict[str, Any]:
+    """Those of ``model``, with the types of floats among the simulated ones that ``run`` did not
+    sum as its arithmetic declares it, and with what of the cache its engine keeps in codes.
+    """
+    facts = dict(model.facts)
+    simulated = [
+        name for name in facts.get("simulated", ()) if name not in run.executed.summed_types
+    ]
+    if run.executed.kept and facts.get("cache"):
+        facts["cache"] = stored_by_engine(facts["cache"])
+    return facts | {"simulated": tuple(simulated)}
 
 
 def _repeated(

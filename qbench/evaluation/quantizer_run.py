@@ -153,8 +153,11 @@ def quantizer_python(quantizer: "Quantizer", cache: Cache) -> Path:
     if not lines:
         return base
     doing = f"Making the environment of the quantizer '{quantizer.name}'"
+    # Not the link in the environment of qbench: another checkout has another link, and an
+    # environment of gigabytes is made once for all of them.
+    maker = EnvironmentMaker(cache=cache, base=base.resolve())
     with working(f"installing {counted(len(lines), 'package')} of {quantizer.name}"):
-        return EnvironmentMaker(cache=cache, base=base).make_locked(lines, doing)
+        return maker.make_locked(lines, doing)
 
 
 def _base_python(quantizer: "Quantizer") -> Path:

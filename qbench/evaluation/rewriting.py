@@ -12,9 +12,9 @@ from qbench.backends import Array, Backend, Executor, Feeds
 from qbench.evaluation.artifacts import (
     Quantized,
     SubjectArtifacts,
-    WatchedExecutor,
     prepare_runners,
 )
+from qbench.evaluation.watched_executor import WatchedExecutor
 from qbench.graph import constant_value, int_attribute
 from qbench.judging import PassNote, RewriteNote
 from qbench.metrics import Differences, count_differences

@@ -7,8 +7,7 @@ one fp32 run, that of ``FLOAT_BACKEND``, as in a suite.
 
 import datetime
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,7 @@ from qbench.storage import digest_code, digest_plain, followed_code, plain
 from qbench.tracking import SweepCell, SweepMetric, SweepState
 
 if TYPE_CHECKING:
-    from qbench.quantization import Plan, Schema
+    from qbench.quantization import Schema
 
 SWEEP = "sweep"
 """The suite of its cells; no file has this name."""
@@ -177,6 +176,8 @@ def _swept(
     empty: SweepCell,
 ) -> SweepCell:
     """``empty`` with its result, or with the reason why it has none."""
+    from qbench.quantization import why_all_float
+
     shared, began = plan.shared, plan.timer()
     try:
         measured = measure_request(
@@ -195,12 +196,11 @@ def _swept(
     except _REFUSALS as error:
         return replace(empty, state=SweepState.UNSUPPORTED, reason=_reason(error))
     if measured.idle_rules:
-        reason = f"{' and '.join(measured.idle_rules)} matching no operator of the model"
-        return replace(empty, state=SweepState.UNSUPPORTED, reason=reason)
+        return replace(empty, state=SweepState.UNSUPPORTED, reason=_why_idle(measured.idle_rules))
     graphs = shared.graphs
     if schema is not None:
         quantized = shared.quantized(schema, backend.capabilities)
-        if reason := _why_all_float(quantized.plans.values()):
+        if reason := why_all_float(quantized.plans.values()):
             return replace(empty, state=SweepState.UNSUPPORTED, reason=reason)
         graphs = quantized.models
     size = graph_bytes(graphs)
@@ -211,18 +211,12 @@ def _swept(
     return with_scores(found, measured)
 
 
-def _why_all_float(plans: "Iterable[Plan]") -> str:
-    """Why nothing is quantized of what the schema asks for; empty: something is, or it asks for
-    nothing. Such a cell is the float model, which would win every comparison.
-    """
-    plans = list(plans)
-    refused = Counter(
-        kept.reason for plan in plans for kept in plan.floats.values() if kept.refused
-    )
-    if not refused or any(plan.quantized_units for plan in plans):
-        return ""
-    ((reason, count),) = refused.most_common(1)
-    return f"nothing is quantized: {count} of {refused.total()} units because {reason}"
+def _why_idle(rules: Sequence[str]) -> str:
+    from qbench.quantization import IDLE_CACHE
+
+    if IDLE_CACHE in rules:
+        return "the model keeps no keys and values"
+    return f"{' and '.join(rules)} matching no operator of the model"
 
 
 def _reason(error: QbenchError) -> str:

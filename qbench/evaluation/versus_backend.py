@@ -10,10 +10,11 @@ import onnx_ir as ir
 
 from qbench.backends import Array, Backend, Executor, Feeds, in_slices, isolated
 from qbench.errors import InputError, QbenchError
-from qbench.evaluation.artifacts import WatchedExecutor, prepare_runners
+from qbench.evaluation.artifacts import prepare_runners
 from qbench.evaluation.cell_model import model_of, refuse_slow
 from qbench.evaluation.request import Comparator, Request
 from qbench.evaluation.rewriting import OutputSteps, steps_of
+from qbench.evaluation.watched_executor import WatchedExecutor
 from qbench.graph import clip_of_codes, is_qdq, node_key, origin_of
 from qbench.judging import Compared, FirstNode, holds
 from qbench.metrics import Differences, count_differences, unequal
@@ -138,9 +139,10 @@ class NotedSamples(Samples):
         )
 
     def batches(self, size: int = BATCH) -> Iterator[dict[str, Array]]:
-        """Feeds, ``size`` samples at a time."""
+        """Feeds, as of any samples."""
+        step = self.batch_size(size)
         for place, feeds in enumerate(Samples.batches(self, size)):
-            self.note(self.ids[place * size : (place + 1) * size])
+            self.note(self.ids[place * step : (place + 1) * step])
             yield feeds
 
 

@@ -13,6 +13,10 @@ from qbench.judging import Cause
 _POINTS = 4096
 """Numbers that statistics are made of again."""
 _GROWN, _UNNORMALIZED = 4.0, 16.0
+_KEPT = 0.95
+"""Weight of what was there in a moving average, as calibrators have it
+(docs/findings/averaged-extremes.md).
+"""
 
 
 def _numbers(statistics: Statistics) -> Array:
@@ -35,7 +39,11 @@ def _of_samples(statistics: Statistics, first: int, last: int) -> Statistics:
     lows, highs = statistics.sample_lows, statistics.sample_highs
     if lows is None or highs is None or not np.isfinite(lows[first:last]).any():
         return statistics
-    low, high = float(lows[first:last].min()), float(highs[first:last].max())
+    return _within(statistics, float(lows[first:last].min()), float(highs[first:last].max()))
+
+
+def _within(statistics: Statistics, low: float, high: float) -> Statistics:
+    """What lies from ``low`` to ``high``, which become the extremes."""
     numbers = _numbers(statistics)
     kept = numbers[(numbers >= low) & (numbers <= high)]
     return Statistics.of(np.concatenate([kept, [low, high]]).astype(np.float32))
@@ -56,6 +64,23 @@ def _last_chunk(profile: Profile, name: str, _: Random) -> Statistics:
     statistics = profile.values[name]
     count = _count(statistics)
     return _of_samples(statistics, count - (count % 8 or 3), count)
+
+
+def _averaged(profile: Profile, name: str, _: Random) -> Statistics:
+    """Each extreme is a moving average over the samples, in their order."""
+    statistics = profile.values[name]
+    lows, highs = statistics.sample_lows, statistics.sample_highs
+    if lows is None or highs is None or not np.isfinite([*lows, *highs]).all():
+        return statistics
+    low, high = (_moving_average(extremes) for extremes in (lows, highs))
+    return _within(statistics, low, high)
+
+
+def _moving_average(numbers: Array) -> float:
+    found = float(numbers[0])
+    for number in numbers[1:]:
+        found = _KEPT * found + (1 - _KEPT) * float(number)
+    return found
 
 
 def _before_nan(profile: Profile, name: str, random: Random) -> Statistics:
@@ -127,6 +152,19 @@ FAULTS = (
             "With a limit on kept outputs, calibration lost all chunks but the last.",
         ),
         ProfileFault(_last_chunk),
+        _fits,
+        (Cause.CALIBRATION, Cause.CLIPPING),
+        Stage.CALIBRATION,
+    ),
+    Fault(
+        "extremes-averaged",
+        "A range ends at a moving average of the samples' minima and maxima, not at the outermost.",
+        Story(
+            "Samsung/ONE#3047",
+            "Averaged minima and maxima of single samples clipped too much, and a percentile "
+            "replaced them.",
+        ),
+        ProfileFault(_averaged),
         _fits,
         (Cause.CALIBRATION, Cause.CLIPPING),
         Stage.CALIBRATION,

@@ -185,8 +185,8 @@ class ProofRun:
         return known is None or known.may_have(slot.fault)
 
     def _trial(self, slot: Slot) -> Generator[ProofLine, None, bool | None]:
-        """The lines of one trial; True: it was made, False: the cell has no place for it, None: the
-        budget is used up.
+        """The lines of one trial; True: it was made, False: the cell has no place for it, or it
+        could not be put there, None: the budget is used up.
         """
         name = str(slot.cell)
         if slot.cell.model not in self._looked:
@@ -199,7 +199,7 @@ class ProofRun:
         if kept is not None:
             self._finish(kept)
             yield kept
-            return True
+            return kept.is_made
         if self._is_over():
             return None
         if name not in self._healthy:
@@ -213,10 +213,10 @@ class ProofRun:
             return False
         self._finish(trial)
         yield trial
-        return True
+        return trial.is_made
 
     def _finish(self, trial: ProofTrial) -> None:
-        self.done += 1
+        self.done += trial.is_made
         self.tried.add(trial.fault)
 
     def _look(self, model: str) -> Iterator[ProofLine]:

@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from qbench.graph.capabilities import Form as Form
     from qbench.graph.capabilities import ZeroPoints as ZeroPoints
     from qbench.graph.cost import node_macs as node_macs
+    from qbench.graph.decoder_cache import CacheSlot as CacheSlot
+    from qbench.graph.decoder_cache import CacheValue as CacheValue
+    from qbench.graph.decoder_cache import cache_slot as cache_slot
+    from qbench.graph.decoder_cache import cache_values as cache_values
+    from qbench.graph.decoder_cache import kept_type as kept_type
+    from qbench.graph.decoder_cache import quantized_cache as quantized_cache
+    from qbench.graph.decoder_cache import require_float_cache as require_float_cache
+    from qbench.graph.decoder_cache import stored_codes as stored_codes
     from qbench.graph.digest import graph_digest as graph_digest
     from qbench.graph.fitting import FitJob as FitJob
     from qbench.graph.fitting import FitSettings as FitSettings

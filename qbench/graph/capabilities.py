@@ -37,6 +37,9 @@ class Capabilities:
             (``float8e8m0``; ``float8e4m3fn`` with a float32 scale of the tensor).
         simulated: names of types of floats whose products it computes in float32 from the numbers
             of the codes, as no engine with products of the type does it.
+        sums_floats: whether it sums products of floats of few bits, and of blocks, in a declared
+            accumulator: all, or some; ``executed`` names it for each of these, and a type all
+            products of which are summed in it is not simulated.
         weight_per_channel, weight_per_block: whether weights may carry one scale per channel, one
             per block.
         batched_per_channel: whether it multiplies quantized activations by a constant of more than
@@ -76,6 +79,7 @@ class Capabilities:
     bias_qtypes: frozenset[str] = frozenset({"int32"})
     scale_types: frozenset[str] = frozenset()
     simulated: frozenset[str] = frozenset()
+    sums_floats: bool = False
     weight_per_channel: bool = True
     weight_per_block: bool = False
     batched_per_channel: bool = True

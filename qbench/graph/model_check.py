@@ -219,9 +219,12 @@ class _Check:
             for body in (owner, *_inner_graphs(_nodes_of(owner))):
                 if isinstance(body, onnx.GraphProto):
                     size += self._check_constants(body, may_be_external=is_main)
+                    self._check_values(body)
                 size += sum(self._check_attributes(node, known) for node in _nodes_of(body))
                 bodies.append(body)
         self._limit("constants", size, "data_bytes")
+        for field in _undecoded(self._proto):
+            raise self._invalid(f"bytes that are not UTF-8 in a field '{field}', which is text")
         self._check_validity(_without_large_constants(self._proto))
         for body in bodies:
             for node in body.node:
@@ -336,6 +339,13 @@ class _Check:
                 ):
                     raise self._invalid(f"the {word} '{value.name}' with a negative dimension")
 
+    def _check_values(self, graph: onnx.GraphProto) -> None:
+        """Refuse a tensor that a graph declares without an element type, which ONNX demands."""
+        for value in graph.value_info:
+            kind = value.type.tensor_type.elem_type
+            if value.type.HasField("tensor_type") and kind not in _DATA_TYPES:
+                raise self._invalid(f"the value '{value.name}' of element type {kind}")
+
     def _check_constants(self, graph: onnx.GraphProto, *, may_be_external: bool) -> int:
         """Check the initializers of ``graph``; their bytes."""
         for sparse in graph.sparse_initializer:
@@ -435,8 +445,6 @@ class _Check:
         """ONNX's checker, its strict inference of types and shapes, and the sizes that the
         inference finds.
         """
-        for field in _undecoded(light):
-            raise self._invalid(f"bytes that are not UTF-8 in a field '{field}', which is text")
         unknown = [
             value for value in light.graph.input if not value.type.tensor_type.HasField("shape")
         ]
@@ -634,9 +642,20 @@ def _undecoded(message: Any) -> Iterator[str]:  # noqa: ANN401 - any protobuf me
         ):
             if any(isinstance(one, bytes) and not _is_text(one) for one in values):
                 yield field.name
-        elif field.type == field.TYPE_MESSAGE and field.message_type.name != "TensorProto":
+        elif field.type == field.TYPE_MESSAGE:
             for one in values:
-                yield from _undecoded(one)
+                is_tensor = isinstance(one, onnx.TensorProto)
+                yield from _undecoded_of_tensor(one) if is_tensor else _undecoded(one)
+
+
+def _undecoded_of_tensor(tensor: onnx.TensorProto) -> Iterator[str]:
+    """As ``_undecoded``; its numbers, which may be large, are not looked at."""
+    for field in ("name", "doc_string"):
+        text: str | bytes = getattr(tensor, field)
+        if isinstance(text, bytes) and not _is_text(text):
+            yield field
+    for entry in tensor.external_data:
+        yield from _undecoded(entry)
 
 
 def _is_text(data: bytes) -> bool:

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from qbench.errors import InputError
 from qbench.graph.capabilities import Form
+from qbench.graph.decoder_cache import kept_type
 from qbench.graph.ops import ENGINE_DOMAIN, INTEGER_DOMAIN, INTEGER_FORMS
 from qbench.graph.query import (
     constant_value,
@@ -562,6 +563,7 @@ _ENGINE_OPERATORS = frozenset(
         "DynamicQuantizeMatMul",
         "MatMulIntegerToFloat",
         "MatMulNBits",
+        "GatherBlockQuantized",
     }
 )
 
@@ -605,5 +607,7 @@ def _is_qoperator(node: ir.Node) -> bool:
     if node.domain == "":
         return ("", node.op_type) in INTEGER_FORMS
     return node.domain == ENGINE_DOMAIN and (
-        node.op_type.startswith("QLinear") or node.op_type in _ENGINE_OPERATORS
+        node.op_type.startswith("QLinear")
+        or node.op_type in _ENGINE_OPERATORS
+        or kept_type(node) != ""
     )

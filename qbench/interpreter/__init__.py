@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from qbench.interpreter.program import float_operator as float_operator
     from qbench.interpreter.program import make_kernel as make_kernel
     from qbench.interpreter.program import require_known_operators as require_known_operators
+    from qbench.interpreter.summed_products import SUMMED as SUMMED
     from qbench.interpreter.windows import Summing as Summing
     from qbench.interpreter.windows import Windows as Windows
     from qbench.interpreter.windows import sum_shape as sum_shape

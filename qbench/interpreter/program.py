@@ -35,6 +35,8 @@ from qbench.interpreter.kernel import (
     Maker,
     Means,
 )
+from qbench.interpreter.summed_kernels import summed_kernel
+from qbench.interpreter.summed_products import no_longer_read, summed_products
 from qbench.numerics import Arithmetic
 
 # Operator → what makes its kernel.
@@ -137,6 +139,9 @@ class _Step:
 class Program:
     """A compiled graph; ``run`` may be called any number of times.
 
+    ``counters`` are the events of each node, ``summed`` the types and the accumulator of
+    the products that are summed as the arithmetic declares it, by the names of nodes.
+
     Args:
         model: a graph in operator form (what is left in QDQ or float runs as that).
         arithmetic: how its integer operators compute.
@@ -190,11 +195,17 @@ class Program:
             for one in fused.values()
             if one.convolution.outputs[0].name not in wanted
         }
+        products = summed_products(graph, lambda node: making[node].arithmetic)
+        self.summed = {node_key(node): one.precision for node, one in products.items()}
+        inside |= no_longer_read(products, wanted)
         for node in graph:
             if node in inside:
                 continue
-            joined, given = fused.get(node), list(node.inputs)
-            if joined is None:
+            joined, product, given = fused.get(node), products.get(node), list(node.inputs)
+            if product is not None:
+                run = make_kernel(making[node], functools.partial(summed_kernel, product))
+                given = product.inputs(node)
+            elif joined is None:
                 run = make_kernel(making[node])
             else:
                 run = make_kernel(

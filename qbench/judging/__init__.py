@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from qbench.judging.loss import least_agreement as least_agreement
     from qbench.judging.loss import retrained_gate as retrained_gate
     from qbench.judging.measurement import IDEAL as IDEAL
+    from qbench.judging.measurement import NOTHING_QUANTIZED as NOTHING_QUANTIZED
     from qbench.judging.measurement import Calibrated as Calibrated
     from qbench.judging.measurement import Compared as Compared
     from qbench.judging.measurement import FirstNode as FirstNode
@@ -111,6 +112,7 @@ if TYPE_CHECKING:
     from qbench.judging.sequential import Remaining as Remaining
     from qbench.judging.sequential import StopRule as StopRule
     from qbench.judging.sequential import early_state as early_state
+    from qbench.judging.statistics import TOO_FEW as TOO_FEW
     from qbench.judging.statistics import Decision as Decision
     from qbench.judging.statistics import DecisionRule as DecisionRule
     from qbench.judging.statistics import Evidence as Evidence
@@ -122,10 +124,13 @@ if TYPE_CHECKING:
     from qbench.judging.statistics import margin_evidence as margin_evidence
     from qbench.judging.statistics import mcnemar_midp as mcnemar_midp
     from qbench.judging.statistics import negative_is_worse as negative_is_worse
+    from qbench.judging.statistics import no_drop_text as no_drop_text
+    from qbench.judging.statistics import sample_text as sample_text
     from qbench.judging.statistics import samples_needed as samples_needed
     from qbench.judging.statistics import share_interval as share_interval
     from qbench.judging.statistics import shown_by as shown_by
     from qbench.judging.statistics import spread_of as spread_of
+    from qbench.judging.statistics import too_few_text as too_few_text
     from qbench.judging.suite_keys import RANGES_FILE as RANGES_FILE
     from qbench.judging.suite_keys import SuiteKey as SuiteKey
     from qbench.judging.verdict import Gate as Gate

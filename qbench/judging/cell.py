@@ -1,6 +1,7 @@
 """A cell of the matrix, and the environment class that its result belongs to."""
 
 import fnmatch
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -162,6 +163,7 @@ class EnvironmentClass:
         return cls(processor, (*sorted(packages.items()), *several.items()), device)
 
     @classmethod
+    @functools.lru_cache(maxsize=1024)  # a history names few classes, again and again
     def parse(cls, text: str) -> "EnvironmentClass":
         """The class that ``str`` wrote as ``text``."""
         processor, *parts = text.split("+")

@@ -22,7 +22,7 @@ from qbench.judging.gates import (
 from qbench.judging.kinds import GateKind
 from qbench.judging.known_bad import EXCUSABLE, quarantined
 from qbench.judging.loss import with_improvement
-from qbench.judging.measurement import Measurement
+from qbench.judging.measurement import NOTHING_QUANTIZED, Measurement
 from qbench.judging.noise import Repeats
 from qbench.judging.rules import QuarantineEntry, RelativeTo, Rules, Tolerance
 from qbench.judging.verdict import (
@@ -159,6 +159,9 @@ def judge(
     return _never_accepted(verdict, context)
 
 
+_UNQUANTIZED = (
+    f"{NOTHING_QUANTIZED}: its answers are those of fp32, and green says nothing of the schema"
+)
 _NOT_EXCUSED = "its quarantine entry holds values of metrics, and excuses neither time nor size"
 
 
@@ -177,6 +180,8 @@ def _with_facts(verdict: Verdict, context: Context) -> Verdict:
     scores = {score.metric: score for score in measurement.scores}
     if not any(judges_answers(gate, scores) for gate in gates):
         verdict = replace(verdict, ungated=True, notices=(*verdict.notices, UNGATED))
+    if measurement.is_unquantized:
+        verdict = replace(verdict, notices=(*verdict.notices, _UNQUANTIZED))
     if measurement.stopped is not None:
         verdict = replace(
             verdict, headline=one_line(f"{verdict.headline}, {measurement.stopped.text}")

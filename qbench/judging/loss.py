@@ -26,10 +26,12 @@ from qbench.judging.statistics import (
     holm,
     interval_evidence,
     possible_change,
+    possible_drop,
     sample_text,
     samples_by_spread,
     samples_deciding,
     shown_by,
+    too_few_text,
 )
 from qbench.judging.verdict import Gate, GateState, Outcome, Verdict, drop_text, move, one_line
 from qbench.metrics import Against, Direction, Score
@@ -183,8 +185,8 @@ def _noisy_evidence(shown: LossEvidence | None, score: Score, noise: Noise) -> L
     ``shown``: the evidence of one run; its interval gives the variance of samples. None: only the
         noise is known.
     """
-    if score.clusters is not None and score.clusters.sources == 1 and shown is not None:
-        return shown  # nothing is proven, however often one source is run
+    if too_few_text(score) and shown is not None:
+        return shown  # nothing is proven, however often few samples are run
     spread, change = noise.total(_sampling_error(shown, score)), -float(noise.drop(score))
     below, above = (max(_Z90 * spread, one) for one in _by_sources(score))
     evidence = interval_evidence(change - below, change + above, noise.margin)
@@ -195,7 +197,7 @@ def _noisy_evidence(shown: LossEvidence | None, score: Score, noise: Noise) -> L
         high=possible_change(score, change + max(_Z95 * spread, above)),
         interval="95 % of samples and runs",
         midp=None,
-        detectable=possible_change(score, detectable_by_spread(spread)),
+        detectable=possible_drop(score, detectable_by_spread(spread)),
         needed=samples_by_spread(spread, score.n, noise.margin),
         deciding=samples_deciding(score.n * spread * spread, -change, noise.margin, score.n)
         if is_open

@@ -236,6 +236,9 @@ class Stopped:
         )
 
 
+NOTHING_QUANTIZED = "none of its operators is quantized"
+"""What to say of a cell that ``is_unquantized``."""
+
 _NAMED = 3
 """Products that a notice names; the measurement has all of them."""
 
@@ -261,8 +264,12 @@ class Measurement:
         weight_macs: the share of them by a quantized weight, where the schema asks for weights
             alone; None elsewhere.
         float8_macs: the share of them of float8 by float8, a fraction; these are no integers.
-        simulated: names of the types of floats in it whose products the backend computes in float32
-            from the numbers of the codes; empty: there is none.
+        quantized_units: how many units of the graphs have a quantized value or weight, also where
+            the backend runs them in floats; None: not known, or there is no plan.
+        simulated: names of the types of floats in it of which the backend computes products in
+            float32 from the numbers of the codes; empty: there is none.
+        cache: what a decoder keeps in codes, in words: ``8 keys and values in int8``; empty: it
+            keeps floats, or nothing.
         refusals: what the plan left in float though the schema asked for it: ``node: reason``.
         run_in_float: products of quantized values that the backend runs in floats, and why: ``node:
             reason``.
@@ -309,7 +316,9 @@ class Measurement:
     integer_macs: float = 0.0
     weight_macs: float | None = None
     float8_macs: float = 0.0
+    quantized_units: int | None = None
     simulated: tuple[str, ...] = ()
+    cache: str = ""
     refusals: tuple[str, ...] = ()
     run_in_float: tuple[str, ...] = ()
     executed_macs: float | None = None
@@ -340,6 +349,16 @@ class Measurement:
         quantized weights.
         """
         return self.integer_macs if self.weight_macs is None else self.weight_macs
+
+    @property
+    def is_unquantized(self) -> bool:
+        """Whether a schema of ours left every unit float: its numbers are those of the float
+        model.
+        """
+        cell = self.cell
+        is_planned = not (cell.is_fp32 or cell.is_recorded or cell.is_by_others)
+        is_float = self.quantized_units == 0 and not self.cache
+        return is_planned and self.macs > 0 and is_float
 
     @property
     def executed_words(self) -> str:

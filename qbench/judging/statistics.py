@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from qbench.judging.format import apart
-from qbench.metrics import Clusters, Direction, Gathering, Score, paired_interval, tango_statistic
+from qbench.metrics import (
+    LEAST_OF_MEAN,
+    Clusters,
+    Direction,
+    Gathering,
+    Score,
+    paired_interval,
+    tango_statistic,
+)
 from qbench.number_text import counted
 
 # McNemar's mid-p tests whether there is any change; the intervals (``metrics.paired``) bound its
@@ -176,12 +184,16 @@ def interval_evidence(low: float, high: float, margin: float) -> Evidence:
 # π is the share of samples that changed between right and wrong. A sample with few changes
 # estimates π badly, so it is estimated as by Bonett and Price: one loss, one gain and two samples
 # are added. Where samples share sources, a search finds the fewest sources that decide even where d
-# lies z₀.₈ standard errors toward the margin.
+# lies z₀.₈ standard errors toward the margin. Five samples detect d where d⁵ = 80 %: all of them
+# have to be lost.
 
 _TWO_SIDED = NormalDist().inv_cdf(0.975)
 _ONE_SIDED = NormalDist().inv_cdf(1 - ALPHA)
 _POWER = NormalDist().inv_cdf(0.8)
 _POWER_BISECTIONS = 50
+_LEAST_LOST = 5
+"""The fewest losses, without gains, whose two-sided mid-p is below 5 %: of 5 it is 2⁻⁵, of 4 2⁻⁴.
+By the signs of sources it is the same."""
 _SAME = 1e-12
 _MOST_SOURCES = 1 << 62
 
@@ -191,17 +203,29 @@ def changed_share(losses: int, gains: int, n: int) -> float:
     return (losses + gains + 2) / (n + 2)
 
 
-def detectable_drop(share: float, n: float) -> float:
+def detectable_drop(
+    share: float, n: int, *, effect: float = 1.0, sources: int | None = None
+) -> float | None:
     """The smallest drop, a fraction, that ``n`` samples detect four times in five when
     ``share`` of them change.
 
-    No more than ``share`` can be lost; a larger drop needs a larger share. 1 where the sample is
-    too small for any.
+    No more than ``share`` can be lost; a larger drop needs a larger share.
+
+    Args:
+        effect: the design effect of samples that share sources.
+        sources: how many sources they are from; None: each sample is its own.
+
+    None: the loss of all is not significant.
     """
+    independent = n if sources is None else sources
+    if independent < _LEAST_LOST:
+        return None
+    if n / effect <= _LEAST_LOST:
+        return math.exp(math.log(0.8) / independent)
     low, high = 0.0, 1.0
     for _ in range(_POWER_BISECTIONS):
         middle = (low + high) / 2
-        low, high = (low, middle) if _finds(middle, share, n) else (middle, high)
+        low, high = (low, middle) if _finds(middle, share, n / effect) else (middle, high)
     return high
 
 
@@ -340,7 +364,7 @@ def samples_by_spread(spread: float, n: int, margin: float) -> int | None:
     return (
         None
         if margin <= 0
-        else max(1, math.ceil(n * ((_ONE_SIDED + _POWER) * spread / margin) ** 2))
+        else max(LEAST_OF_MEAN, math.ceil(n * ((_ONE_SIDED + _POWER) * spread / margin) ** 2))
     )
 
 
@@ -399,13 +423,12 @@ def beyond_margin_p(score: Score, margin: float) -> float:
     """One-sided p of "the loss is ``margin``, a fraction, or less": small where more was lost;
     below 5 % it is FAIL.
 
-    1 where the sample of ``score`` shows nothing: it is from one source, or its metric has no
-        interval.
+    1 where the sample of ``score`` shows nothing: ``too_few_text``, or its metric has no interval.
     """
     clusters = score.clusters
-    if clusters is not None and clusters.sources == 1:
+    if too_few_text(score):
         return 1.0
-    if score.proportion and score.out_of == score.n:
+    if score.is_share_of_samples:
         if margin >= 1:
             return 1.0
         if clusters is not None:
@@ -420,6 +443,8 @@ def beyond_margin_p(score: Score, margin: float) -> float:
     return NormalDist().cdf(-beyond / spread) if spread else float(beyond <= 0)
 
 
+TOO_FEW = "too few samples"
+
 # The evidence and the power of the sample of one score.
 #
 # A share of right samples is judged by its losses and gains (``margin_evidence``), any other metric
@@ -433,10 +458,12 @@ class LossEvidence:
     Args:
         evidence: about the margin.
         low, high: the interval for display.
-        interval: which it is, e.g. ``Bonett-Price 95 %``.
+        interval: which it is, e.g. ``Bonett-Price 95 %``; ``TOO_FEW``: there is none, and its ends
+            say nothing.
         midp: McNemar's two-sided mid-p of "no change at all", or by the signs of sources; None
             where the metric is not a share of samples.
-        detectable: the smallest drop that the sample would detect four times in five.
+        detectable: the smallest drop that the sample would detect four times in five; None: it
+            detects none.
         needed: how many samples without a loss would prove the margin; None: no number would. Where
             samples share sources: how many from sources as large as these.
         deciding: how many samples that lose and gain as these do would decide; None: these decide,
@@ -448,7 +475,7 @@ class LossEvidence:
     high: float
     interval: str
     midp: float | None
-    detectable: float
+    detectable: float | None
     needed: int | None
     deciding: int | None = None
 
@@ -456,28 +483,62 @@ class LossEvidence:
         """The evidence in one line, for the sample of ``score``."""
         test = "McNemar mid-p" if score.clusters is None else "sign flips by source"
         midp = "" if self.midp is None else f", any change p {self.midp:.2g} ({test})"
-        if score.clusters is not None and score.clusters.sources == 1:
-            return f"{self.evidence.value.upper()}: {sample_text(score)} prove nothing about others"
+        if nothing := too_few_text(score):
+            return f"{self.evidence.value.upper()}: {nothing}"
         needs = "no number of samples proves a margin of 0"
         if self.needed is not None:
             needs = f"the margin needs {amount_text(score, self.needed)} without a loss"
         if self.deciding is not None:
             needs += f", {amount_text(score, self.deciding)} like these decide"
         return (
-            f"{self.evidence.value.upper()} ({self.interval} {_signed(score, self.low)} to "
-            f"{_signed(score, self.high)} {_unit(score)}{midp}); {sample_text(score)} detect a "
-            f"drop of {apart(score, self.detectable)}, {needs}"
+            f"{self.evidence.value.upper()} ({self.interval} {self._ends(score)}{midp}); "
+            f"{self._detects(score)}, {needs}"
         )
+
+    def _detects(self, score: Score) -> str:
+        if self.detectable is None:
+            return no_drop_text(score)
+        return f"{sample_text(score)} detect a drop of {apart(score, self.detectable)}"
+
+    def _ends(self, score: Score) -> str:
+        """Of a change; of a distance from the reference, which is a loss alone, as it is."""
+        ends = self.low, self.high
+        if not score.against_labels and score.direction is Direction.LOWER:
+            ends = -self.high, -self.low
+        low, high = (_signed(score, one) for one in ends)
+        return f"{low} to {high} {_unit(score)}".rstrip()
 
 
 def sample_text(score: Score) -> str:
     """``500 samples``, or ``500 samples from 20 sources``."""
-    text = f"{score.n} samples"
-    return (
-        text
-        if score.clusters is None
-        else f"{text} from {counted(score.clusters.sources, 'source')}"
-    )
+    text = counted(score.n, "sample")
+    if score.clusters is None:
+        return text
+    return f"{text} from {counted(score.clusters.sources, 'source')}"
+
+
+def no_drop_text(score: Score) -> str:
+    """``3 samples are too few to detect any drop``."""
+    be = "is" if score.n == 1 else "are"
+    return f"{sample_text(score)} {be} too few to detect any drop"
+
+
+def too_few_text(score: Score) -> str:
+    """Why the sample of ``score`` proves nothing, whatever was counted: ``1 sample proves nothing
+    about others: a mean takes 5 samples or more``; empty where it may prove something.
+    """
+    clusters, is_share = score.clusters, score.is_share_of_samples
+    is_enough = score.proportion or score.never_resampled or score.independent >= LEAST_OF_MEAN
+    if is_share:
+        is_enough = clusters is None or clusters.sources > 1
+    if is_enough:
+        return ""
+    proves = "proves" if score.n == 1 else "prove"
+    text = f"{sample_text(score)} {proves} nothing about others"
+    if is_share:
+        return text
+    units = "samples" if clusters is None else "sources"
+    return f"{text}: a mean takes {LEAST_OF_MEAN} {units} or more"
 
 
 def amount_text(score: Score, samples: int) -> str:
@@ -485,7 +546,7 @@ def amount_text(score: Score, samples: int) -> str:
     more sources`` or ``12 sources``.
     """
     if score.clusters is None:
-        return f"{samples} samples"
+        return counted(samples, "sample")
     more = sources_for(score, samples) - score.clusters.sources
     return (
         f"{counted(more, 'more source')}"
@@ -507,41 +568,43 @@ def shown_by(score: Score, margin: float) -> LossEvidence | None:
 
     None for a metric that is not a share of samples and has no bootstrap interval.
     """
-    if score.clusters is not None and score.clusters.sources == 1:
-        return _of_one_source()
-    if score.proportion and score.out_of == score.n:
+    if too_few_text(score):
+        return _PROVES_NOTHING
+    if score.is_share_of_samples:
         return _by_counts(score, margin)
     return None if score.interval is None else _by_resamples(score, score.interval, margin)
 
 
-def _of_one_source() -> LossEvidence:
-    return LossEvidence(
-        evidence=Evidence.INCONCLUSIVE,
-        low=-1.0,
-        high=1.0,
-        interval="one source",
-        midp=None,
-        detectable=1.0,
-        needed=None,
-    )
+_PROVES_NOTHING = LossEvidence(
+    evidence=Evidence.INCONCLUSIVE,
+    low=-1.0,
+    high=1.0,
+    interval=TOO_FEW,
+    midp=None,
+    detectable=None,
+    needed=None,
+)
 
 
 def _by_counts(score: Score, margin: float) -> LossEvidence:
     clusters = score.clusters
     share, drop = changed_share(score.losses, score.gains, score.n), score.drop / score.out_of
     if clusters is None:
-        evidence, effect = margin_evidence(score.losses, score.gains, score.n, margin), 1.0
+        evidence = margin_evidence(score.losses, score.gains, score.n, margin)
         is_open = evidence is Evidence.INCONCLUSIVE
         midp, interval = mcnemar_midp(score.losses, score.gains), "Bonett-Price 95 %"
         low, high = paired_interval(score.losses, score.gains, score.n, method="bonett-price")
+        detectable = detectable_drop(share, score.n)
         needed = samples_needed(share, margin)
         deciding = samples_deciding(share, drop, margin, score.n) if is_open else None
     else:
         evidence = source_evidence(score.losses, score.gains, score.n, margin, clusters)
-        effect = clusters.effect
         is_open = evidence is Evidence.INCONCLUSIVE
         midp, interval = clusters.p, "95 % by source"
         low, high = _better_is_more(score, clusters.shown)
+        detectable = detectable_drop(
+            share, score.n, effect=clusters.effect, sources=clusters.sources
+        )
         fewest = sources_needed(
             share, margin, score.n, sources=clusters.sources, found=clusters.gathering
         )
@@ -553,7 +616,7 @@ def _by_counts(score: Score, margin: float) -> LossEvidence:
         high=high,
         interval=interval,
         midp=midp,
-        detectable=detectable_drop(share, score.n / effect),
+        detectable=detectable,
         needed=needed,
         deciding=deciding,
     )
@@ -581,7 +644,7 @@ def _by_resamples(score: Score, interval: tuple[float, float], margin: float) ->
         if score.clusters is None
         else "paired bootstrap 90 % by source",
         midp=None,
-        detectable=possible_change(score, detectable_by_spread(spread)),
+        detectable=possible_drop(score, detectable_by_spread(spread)),
         needed=samples_by_spread(spread, score.n, margin),
         deciding=samples_deciding(
             score.n * spread * spread, score.drop / score.out_of, margin, score.n
@@ -619,6 +682,11 @@ def possible_change(score: Score, change: float) -> float:
     """
     is_share = score.proportion or (score.unit == "%" and score.direction is Direction.HIGHER)
     return min(1.0, max(-1.0, change)) if is_share else change
+
+
+def possible_drop(score: Score, drop: float) -> float | None:
+    """``drop``, a fraction; None: no two values of the metric are so far apart."""
+    return drop if possible_change(score, drop) == drop else None
 
 
 def _better_is_more(score: Score, interval: tuple[float, float]) -> tuple[float, float]:

@@ -10,7 +10,14 @@ from qbench.judging.format import apart, valued
 from qbench.judging.kinds import GateKind
 from qbench.judging.measurement import Measurement
 from qbench.judging.noise import Noise
-from qbench.judging.statistics import DecisionRule, Evidence, LossEvidence, amount_text, sample_text
+from qbench.judging.statistics import (
+    DecisionRule,
+    Evidence,
+    LossEvidence,
+    amount_text,
+    sample_text,
+    too_few_text,
+)
 from qbench.metrics import Against, Direction, Score
 
 
@@ -236,6 +243,8 @@ def numbers(measurement: Measurement, gates: Iterable[Gate] = ()) -> str:
         verb = "came" if measurement.cell.is_by_others else "planned"
         share = f"{100 * measurement.planned_share:.0f} % of MACs"
         facts.append(f"{share} {verb} {measurement.planned_words}")
+        if measurement.simulated:
+            facts.append(f"simulated {', '.join(measurement.simulated)}")
         if measurement.executed_words:
             facts.append(measurement.executed_words)
     compared = measurement.compared
@@ -296,11 +305,9 @@ def wanting(measurement: Measurement, gate: Gate) -> str:
     assert gate.shown is not None
     assert gate.limit is not None
     found = f"{score.metric}: {sample_text(score)} do not decide"
-    if score.clusters is not None and score.clusters.sources == 1:
-        return (
-            f"{score.metric}: {sample_text(score)} prove nothing about others; more sources are "
-            "needed"
-        )
+    if nothing := too_few_text(score):
+        units = "samples" if score.clusters is None else "sources"
+        return f"{score.metric}: {nothing}; more {units} are needed"
     if gate.shown.deciding is None:
         return f"{found}; the loss equals the margin, so more samples like these decide nothing"
     lost = abs(score.reference_value - gate.limit) < score.drop / score.out_of

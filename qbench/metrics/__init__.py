@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from qbench.metrics.registry import get_metric as get_metric
     from qbench.metrics.regression import ValueAnswers as ValueAnswers
     from qbench.metrics.scores import BILLION as BILLION
+    from qbench.metrics.scores import LEAST_OF_MEAN as LEAST_OF_MEAN
     from qbench.metrics.scores import Against as Against
     from qbench.metrics.scores import Clusters as Clusters
     from qbench.metrics.scores import Counted as Counted

@@ -14,6 +14,7 @@ of its name. A folder has the raw outputs of the sample ID in ``ID.npy`` (of a l
 ``header.json``: the same object as JSON text.
 """
 
+import contextlib
 import json
 import math
 import re
@@ -48,6 +49,8 @@ HEADER_FILE = "header.json"
 UNNAMED_OUTPUT = ""
 """The name of a lone output of a folder, whose files have none."""
 _LINE_BYTES = 64 << 20
+_WHOLE_CACHES = ("", "none", "f32", "f16", "bf16", "fp16", "fp32", "float32", "float16", "bfloat16")
+"""What tools call a cache of floats of 16 or 32 bits."""
 _SHOWN = 3
 """Samples that a message names; it counts the others."""
 
@@ -61,13 +64,21 @@ class DataMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where answers come from: the device, its firmware, the tool that ran the model, versions
-    of anything else.
+    of anything else, and the type of the keys and values that a decoder kept.
     """
 
     device: str = ""
     firmware: str = ""
     tool: str = ""
     versions: dict[str, str] = {}
+    kv_cache: str = ""
+
+    @property
+    def narrow_cache(self) -> str:
+        """The type of the cache where it holds fewer bits than floats of 16: ``q8_0``; else
+        empty.
+        """
+        return "" if self.kv_cache.lower() in _WHOLE_CACHES else self.kv_cache
 
     @property
     def packages(self) -> dict[str, str]:
@@ -334,7 +345,7 @@ def open_answers(path: Path) -> AnswerFile:
         )
     if path.suffix == ".npz":
         return _open_arrays(path, doing)
-    if path.suffix != ".jsonl":
+    if path.suffix != ".jsonl" and not is_answer_file(path):
         raise InputError(
             doing,
             found=f"a file that ends in '{path.suffix}'",
@@ -347,18 +358,18 @@ def open_answers(path: Path) -> AnswerFile:
 
 
 def is_answer_file(path: Path) -> bool:
-    """Whether ``path`` is a file of answers and not one of a run: by its header, or the id of
-    its first record.
+    """Whether ``path`` is a file of answers and not one of a run: by its header, under whatever
+    name, or in a ``.jsonl`` file without one by the id of its first record.
     """
     if path.suffix == ".npz" and path.is_file():
         return True
-    if path.suffix != ".jsonl" or not path.is_file():
+    if not path.is_file():
         return False
     with path.open("rb") as file:
         first = _first_line(file.readline(_LINE_BYTES))
-    return (
-        str(first.format).startswith("qbench-answers") if first.is_header else first.id is not None
-    )
+    if first.is_header:
+        return str(first.format).startswith("qbench-answers")
+    return path.suffix == ".jsonl" and first.id is not None
 
 
 def answer_lines(header: Header, records: Iterator[AnswerRecord]) -> Iterator[bytes]:
@@ -469,10 +480,13 @@ class _FirstLine(msgspec.Struct):
 
 
 def _first_line(line: bytes) -> _FirstLine:
-    try:
+    with contextlib.suppress(*_UNDECODED):
         return msgspec.json.decode(line, type=_FirstLine)
-    except _UNDECODED:
-        return _FirstLine()
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(line)  # with NaN, which Python writes: the reader of records names it
+        if isinstance(found, dict):
+            return _FirstLine(found.get("format"), found.get("id"))
+    return _FirstLine()
 
 
 def _header(text: bytes, doing: str) -> Header:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.metrics.paired import Interval, paired_interval, tango_statistic
-from qbench.metrics.resampling import CONFIDENCE
-from qbench.metrics.scores import LEAST_FREEDOM, Clusters, Gathering
+from qbench.metrics.resampling import influences
+from qbench.metrics.scores import CONFIDENCE, LEAST_FREEDOM, Clusters, Gathering
 
 # n samples of G sources; b of them count no more, c only now. Source g has n_g samples, and the sum
 # s_g of its changes; the change of the share, d = Σ s_g / n, is a ratio of sums.
@@ -206,7 +206,7 @@ def clustered(changes: npt.NDArray[np.int64], numbers: npt.NDArray[np.intp]) -> 
     n = len(changes)
     sizes = np.bincount(numbers)
     if len(sizes) == 1:
-        return _of_one_source(n)
+        return of_too_few(n, 1)
     sums = np.bincount(numbers, weights=changes).astype(np.float64)
     fewer, more = int((changes < 0).sum()), int((changes > 0).sum())
     found = gathering(
@@ -340,23 +340,19 @@ def resampled(
     interval: tuple[float, float],
 ) -> Clusters:
     """What the samples of any other metric prove, whose ``change`` has the 90 % ``interval`` by
-    resampled sources.
+    resampled sources, of which there are two or more.
 
     ``rows`` (n, 4): hits and out_of now, hits and out_of before, of every sample. ``numbers``: as
     of ``clustered``.
     """
     sizes = np.bincount(numbers)
     count = len(sizes)
-    if count == 1:
-        return _of_one_source(len(rows))
     freedom = _freedom_of(sizes)
     low, high = (
         student_quantile((1 + confidence) / 2, freedom) for confidence in (CONFIDENCE, _SHOWN)
     )
     error = (interval[1] - interval[0]) / (2 * low)
-    now, out_of, before, out_of_before = rows.sum(axis=0).astype(np.float64)
-    parts = (rows[:, 0] - rows[:, 1] * now / out_of) / out_of
-    parts -= (rows[:, 2] - rows[:, 3] * before / out_of_before) / out_of_before
+    parts = influences(rows)
     alone = float((parts**2).sum())
     between = float((np.bincount(numbers, weights=parts) ** 2).sum()) * count / (count - 1)
     return Clusters(
@@ -397,10 +393,15 @@ def _freedom(variances: npt.NDArray[np.float64]) -> float:
     return max(float(variances.sum()) ** 2 / float((variances**2).sum()) - 1, LEAST_FREEDOM)
 
 
-def _of_one_source(n: int) -> Clusters:
-    """One source proves nothing about others."""
+def of_too_few(n: int, sources: int) -> Clusters:
+    """``n`` samples of ``sources`` that prove nothing about others: one, or few of a mean."""
     return Clusters(
-        sources=1, effect=float(n), interval=_ANYTHING, shown=_ANYTHING, p=1.0, error=1.0
+        sources=sources,
+        effect=n / sources,
+        interval=_ANYTHING,
+        shown=_ANYTHING,
+        p=1.0,
+        error=1.0,
     )
 
 

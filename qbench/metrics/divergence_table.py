@@ -36,6 +36,7 @@ import numpy.typing as npt
 
 from qbench.metrics.clusters import source_numbers
 from qbench.metrics.resampling import weighted_interval
+from qbench.metrics.scores import LEAST_OF_MEAN
 from qbench.metrics.token_streams import (
     ROUNDING,
     Floats,
@@ -168,9 +169,9 @@ class _Counted:
         """Of ``of_means``, which takes the means (b, columns) of ``values`` and gives (b,), over
         drawn sources.
 
-        None where one source is all that there is, or a draw has no token.
+        None where there are too few sources for a mean, or a draw has no token.
         """
-        if self.drawn < 2 or not all(np.isfinite(one).all() for one in values):
+        if self.drawn < LEAST_OF_MEAN or not all(np.isfinite(one).all() for one in values):
             return None
         columns = [np.bincount(self.owner, one, self.samples) for one in values]
         sums = np.stack([*columns, np.bincount(self.owner, minlength=self.samples)], axis=1)

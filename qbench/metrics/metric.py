@@ -5,6 +5,7 @@ top-1 counts 1 of 1 for a right answer; a phoneme error rate counts the edits of
 phonemes.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.metrics.answers import Answers
-from qbench.metrics.clusters import clustered, resampled, source_numbers, widened
+from qbench.metrics.clusters import clustered, of_too_few, resampled, source_numbers, widened
 from qbench.metrics.resampling import (
     RESAMPLES,
     by_source,
@@ -23,7 +24,7 @@ from qbench.metrics.resampling import (
     weighted_interval,
     with_unmet,
 )
-from qbench.metrics.scores import BILLION, Against, Clusters, Direction, Score
+from qbench.metrics.scores import BILLION, LEAST_OF_MEAN, Against, Clusters, Direction, Score
 
 Labels = tuple[tuple[int, ...], ...]
 """Per sample: the class ids that count as right, or the one right sequence of tokens."""
@@ -37,6 +38,9 @@ Resampled = Callable[[Any, Any, Any, npt.NDArray[np.intp] | None], tuple[float, 
 """Of answers, labels, reference answers and source numbers: the 90 % interval of the change;
 None: there is none.
 """
+
+_Resampling = Callable[[], tuple[float, float] | None]
+"""``Resampled`` of answers that are given."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,10 +83,10 @@ class Metric:
     ``of_likelihoods``: it needs the likelihoods of the labels. ``resampled(answers, labels,
     reference, sources)`` gives the interval of the change where the value is not a sum over
     samples; ``sources`` (n,) numbers the source of each sample, None: each has its own.
-    ``resampled`` None: sums are resampled. ``array_labels``: it counts against labels that are
-    arrays (``ArrayLabels``), and not against whole numbers (``Labels``). ``depth``: how many of the
-    best classes it looks at. ``of_text``: what is right comes with the samples, as the next token
-    of a text does, so that it needs no labels.
+    ``resampled`` None: sums are resampled; ``no_interval``: nothing is. ``array_labels``: it counts
+    against labels that are arrays (``ArrayLabels``), and not against whole numbers (``Labels``).
+    ``depth``: how many of the best classes it looks at. ``of_text``: what is right comes with the
+    samples, as the next token of a text does, so that it needs no labels.
     """
 
     name: str
@@ -115,9 +119,27 @@ class Metric:
         return self.against is Against.REFERENCE and not agrees
 
     @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the greatest value that a sample usually has: shares lie between 0 and 1
+        (an error rate may exceed it), errors and divergences begin at 0, decibels have no bound.
+        """
+        if self.proportion or self.unit == "%":
+            return (0.0, 1.0)
+        return (0.0 if self.direction is Direction.LOWER else -math.inf, math.inf)
+
+    @property
     def needs_labels(self) -> bool:
         """Whether it cannot count unlabelled samples."""
         return self.by_labels or (self.against is Against.LABELS and not self.of_text)
+
+
+def no_interval(
+    _answers: Any,  # noqa: ANN401 - whatever the metric counts
+    _labels: Any,  # noqa: ANN401
+    _reference: Any,  # noqa: ANN401
+    _sources: npt.NDArray[np.intp] | None,
+) -> None:
+    """``Metric.resampled`` of a value that is not resampled, however many samples there are."""
 
 
 def array_metric(
@@ -203,13 +225,12 @@ def score(
     if now.weighted is not None and before.weighted is not None:
         own = partial(_reweighted, now, before, numbers)
     rows = np.stack([now.hits, now.out_of, before.hits, before.out_of], axis=1)
-    interval = _interval(metric, rows, own, numbers, (hits - reference_hits) / out_of)
     return _score(
         metric,
         rows,
         (hits, out_of, reference_hits),
         name=name or metric.name,
-        interval=interval,
+        own=own,
         numbers=numbers,
     )
 
@@ -253,13 +274,12 @@ def slice_scores(
             if sources is None
             else source_numbers([sources[int(place)] for place in places], len(places))
         )
-        interval = _interval(metric, part, None, numbers, (hits - reference_hits) / out_of)
         found[one] = _score(
             metric,
             part,
             (hits, out_of, reference_hits),
             name=name or metric.name,
-            interval=interval,
+            own=None,
             numbers=numbers,
         )
     return found
@@ -271,15 +291,22 @@ def _score(
     totals: tuple[int, int, int],
     *,
     name: str,
-    interval: tuple[float, float] | None,
+    own: _Resampling | None,
     numbers: npt.NDArray[np.intp] | None,
 ) -> Score:
     """Of ``rows`` as ``change_interval`` takes them and their ``totals``: hits, out_of, hits of
     the reference.
+
+    ``own``: the metric's own way to resample.
     """
     hits, out_of, reference_hits = totals
     better = (rows[:, 0] - rows[:, 2]) * (1 if metric.direction is Direction.HIGHER else -1)
     change = (hits - reference_hits) / out_of
+    never_resampled = not metric.proportion and not _is_resampled(metric, own)
+    interval = _interval(metric, rows, own, numbers, change)
+    clusters = None
+    if numbers is not None and not never_resampled:
+        clusters = _clusters(metric, rows, numbers, interval, change)
     return Score(
         metric=name,
         direction=metric.direction,
@@ -294,8 +321,16 @@ def _score(
         losses=int((better < 0).sum()),
         gains=int((better > 0).sum()),
         interval=interval,
-        clusters=None if numbers is None else _clusters(metric, rows, numbers, interval, change),
+        never_resampled=never_resampled,
+        clusters=clusters,
     )
+
+
+def _is_resampled(metric: Metric, own: _Resampling | None) -> bool:
+    """Whether enough samples give an interval of the change of ``metric`` by resampling."""
+    if own is None:
+        return not metric.proportion and metric.against is Against.LABELS
+    return metric.resampled is not no_interval
 
 
 def _reweighted(
@@ -319,26 +354,29 @@ def _clusters(
 ) -> Clusters | None:
     if metric.proportion:
         return clustered(rows[:, 0] - rows[:, 2], numbers) if (rows[:, 1] == 1).all() else None
+    sources = int(numbers.max()) + 1
+    if sources < LEAST_OF_MEAN:
+        return of_too_few(len(rows), sources)
     return None if interval is None else resampled(change, rows, numbers, interval)
 
 
 def _interval(
     metric: Metric,
     rows: npt.NDArray[np.int64],
-    own: Callable[[], tuple[float, float] | None] | None,
+    own: _Resampling | None,
     sources: npt.NDArray[np.intp] | None,
     change: float,
 ) -> tuple[float, float] | None:
     """Of ``change``, from ``rows`` as ``change_interval`` takes them, or by the metric's
     ``own`` way to resample.
     """
-    if own is not None:
-        found = own()
-    elif metric.proportion or metric.against is not Against.LABELS:
+    if not _is_resampled(metric, own):
         return None
-    else:
-        found = change_interval(rows, sources)
-    if found is None or sources is None:
-        return None if found is None else with_unmet(found, rows)
-    sums = by_source(rows, sources)
-    return with_unmet(widened(found, change, sources), sums) if len(sums) > 1 else (-1.0, 1.0)
+    numbers = np.arange(len(rows)) if sources is None else sources
+    sums = rows if sources is None else by_source(rows, sources)
+    if len(sums) < LEAST_OF_MEAN:
+        return None
+    found = change_interval(rows, sources) if own is None else own()
+    if found is None:
+        return None
+    return with_unmet(widened(found, change, numbers), change, sums, metric.bounds)

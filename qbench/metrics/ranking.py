@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from qbench.errors import UnavailableError
 from qbench.extension import install_command
@@ -15,7 +14,7 @@ from qbench.metrics.answers import (
     OutputKind,
     integer_answers,
 )
-from qbench.metrics.metric import Counts, Labels, Metric
+from qbench.metrics.metric import Counts, Labels, Metric, no_interval
 from qbench.metrics.scores import Against, Direction
 
 # Top-k: a sample is right when one of its labels is among the k best classes.
@@ -193,12 +192,6 @@ def _average_precision() -> Callable[..., float]:
     return found
 
 
-def _no_interval(
-    _answers: Answers, _labels: Labels, _reference: Answers, _sources: npt.NDArray[np.intp] | None
-) -> None:
-    return None
-
-
 MAP = Metric(
     name="map",
     title="Mean average precision over classes",
@@ -207,5 +200,5 @@ MAP = Metric(
     count=_count_precision,
     proportion=False,
     of_run=True,
-    resampled=_no_interval,
+    resampled=no_interval,
 )

@@ -7,16 +7,36 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
+from qbench.metrics.scores import CONFIDENCE
+
 Wide = npt.NDArray[np.float64]
 
 RESAMPLES = 2000
-CONFIDENCE = 0.9
 _SEED = 20260
 _BLOCK = 2_000_000
 """Draws held at once: 16 MB."""
-_FEW = 10
-"""Changed samples from which on the bootstrap is trusted alone."""
 _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+
+# What a bootstrap does not show. It draws only changes that the sample has, so that few of them
+# make an interval that is too narrow, and one sample an interval without a width.
+#
+#     fewest     ``scores.LEAST_OF_MEAN``: with fewer there is no interval
+#     trusted    (Σ eᵢ²)² / Σ eᵢ⁴ ≥ 10 with eᵢ = changeᵢ − mean: the number of samples that the
+#                estimate of the variance rests on (Kish, Survey Sampling, 1965, with the weights
+#                eᵢ²). It is n / kurtosis; of n samples of which few changed, all by as much, it is
+#                the number that changed. The relative error of that estimate is about 1/√10 then.
+#     else       the ends are at least as far away as Wilson's limits of a share put them, for
+#                changes as large as two values of the metric can be apart, the reach:
+#                Σ changeᵢ² / reach² of n such changes were seen.
+#
+# The reach is given by the bounds of the metric. Without an assumption nothing bounds the mean of
+# values that have no bound (Bahadur and Savage, Ann Math Stat 27:1115, 1956); where a bound is
+# lacking, no change is taken to be larger than the spread of all values of both runs. All of it
+# is in the unit of the values: another unit gives the same verdict.
+
+_TRUSTED = 10.0
+_ROUNDED = 1e-12
+"""What is left of a change that all samples share, by rounding, as a share of the largest value."""
 
 
 def change_interval(
@@ -33,6 +53,8 @@ def change_interval(
         return None if (totals[:, [1, 3]] <= 0).any() else _ends(_change(totals))
     kinds, times = np.unique(rows, axis=0, return_counts=True)
     if len(kinds) == 1:
+        if (kinds[0, [1, 3]] <= 0).any():
+            return None
         change = _change(kinds.astype(np.float64))
         return float(change[0]), float(change[0])
     rng = np.random.Generator(np.random.PCG64(_SEED))
@@ -146,20 +168,64 @@ def weighted_interval(
     return None if np.isnan(changes).any() else _ends(changes)
 
 
-def with_unmet(interval: tuple[float, float], rows: npt.NDArray[np.int64]) -> tuple[float, float]:
-    """``interval`` of the change, as wide as changes can make it that a sample of few has not
+def with_unmet(
+    interval: tuple[float, float],
+    change: float,
+    rows: npt.NDArray[np.int64],
+    bounds: tuple[float, float],
+) -> tuple[float, float] | None:
+    """``interval`` of ``change``, as wide as changes can make it that a sample of few has not
     met (see above).
 
-    ``rows`` (n, 4) as ``change_interval`` takes them, of one sample or more.
+    Args:
+        rows: (n, 4) as ``change_interval`` takes them, of one sample or more.
+        bounds: the least and the greatest value that a sample usually has; −∞ and ∞: there is none.
+
+    Returns:
+        None where nothing says how large a change can be: all values are one and the same, and the
+        metric has no bounds.
     """
-    moved = np.abs(rows[:, 0] - rows[:, 2]).astype(np.float64)
-    if np.count_nonzero(moved) >= _FEW:
+    if _effective(rows) >= _TRUSTED:
         return interval
-    largest = float(moved.max() or max(rows[:, 1].max(), 1))
-    n, seen = len(rows), float((moved**2).sum()) / largest**2
-    tail = _farthest(seen, n) * largest * n / float(rows[:, 1].sum())
-    change = float(_change(rows.sum(axis=0, keepdims=True).astype(np.float64))[0])
+    reach = _reach(rows, bounds)
+    if not reach:
+        return None
+    n = len(rows)
+    moved = (rows[:, 0] - rows[:, 2]).astype(np.float64)
+    seen = min(float(((moved / reach) ** 2).sum()), n)
+    tail = _farthest(seen, n) * reach * n / float(rows[:, 1].sum())
     return min(interval[0], change - tail), max(interval[1], change + tail)
+
+
+def influences(rows: npt.NDArray[np.int64]) -> Wide:
+    """(n,) how far each sample pulls the change from where it is; their sum is 0.
+
+    ``rows`` (n, 4) as of ``change_interval``. The value is a ratio of sums: the residuals of its
+    linearization (Cochran, Sampling Techniques, 1977, ch. 6).
+    """
+    now, out_of, before, out_of_before = rows.sum(axis=0).astype(np.float64)
+    parts = (rows[:, 0] - rows[:, 1] * now / out_of) / out_of
+    parts -= (rows[:, 2] - rows[:, 3] * before / out_of_before) / out_of_before
+    return np.asarray(parts)
+
+
+def _effective(rows: npt.NDArray[np.int64]) -> float:
+    """The number of samples that the variance of their changes rests on."""
+    parts = influences(rows)
+    largest = float(np.abs(parts).max())
+    if largest * float(rows[:, 1].sum()) <= _ROUNDED * float(np.abs(rows[:, [0, 2]]).max()):
+        return 0.0
+    squares = (parts / largest) ** 2
+    return float(squares.sum() ** 2 / (squares**2).sum())
+
+
+def _reach(rows: npt.NDArray[np.int64], bounds: tuple[float, float]) -> float:
+    """How far the hits of two runs of one sample can be apart, of the largest sample."""
+    hits, out_of = np.concatenate([rows[:, :2], rows[:, 2:]]).T
+    values = hits[out_of > 0] / out_of[out_of > 0]
+    known = [one for one in bounds if math.isfinite(one)]
+    least, most = min([*known, float(values.min())]), max([*known, float(values.max())])
+    return (most - least) * float(out_of.max())
 
 
 def _farthest(count: float, n: int) -> float:

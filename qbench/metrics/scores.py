@@ -5,12 +5,22 @@ value = Σ hits / Σ out_of, and the same for the fp32 reference
 """
 
 import enum
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 BILLION = 1_000_000_000
 """The whole of a value that is not a ratio of sums over samples, or whose two sides are out of
 different numbers.
+"""
+CONFIDENCE = 0.9
+"""Of the interval that decides about a margin: each of its ends errs with 5 %."""
+LEAST_OF_MEAN = math.ceil(math.log2(2 / (1 - CONFIDENCE)))
+"""The fewest samples, or sources, of which a mean proves anything: 5.
+
+If a change is as often a gain as a loss, n samples agree with a chance of 2^(1 − n), which is 1 −
+90 % or less from n = log₂ 20 = 4.3 on; fewer are no proof at that confidence, even where all agree
+(the sign test: Conover, Practical Nonparametric Statistics, ch. 3).
 """
 LEAST_FREEDOM = 0.5
 """Degrees of freedom are no fewer, so that Student's t exists."""
@@ -160,7 +170,10 @@ class Score(Counted):
             reference.
         interval: the 5 % and 95 % points of value − reference_value by the paired bootstrap
             (``resampling``); None for shares of right samples, which losses and gains describe
-            completely, and where resampling is impossible.
+            completely, of fewer than ``LEAST_OF_MEAN`` samples or sources, and where resampling is
+            impossible.
+        never_resampled: of a value that is no share: whether no number of samples gives it an
+            interval, as of ``sqnr``, so that its counts alone decide.
         clusters: what the samples prove where some of them share a source; None: each has its own.
     """
 
@@ -177,7 +190,18 @@ class Score(Counted):
     losses: int
     gains: int
     interval: tuple[float, float] | None = None
+    never_resampled: bool = False
     clusters: Clusters | None = None
+
+    @property
+    def is_share_of_samples(self) -> bool:
+        """Whether each sample counts 0 or 1 of 1, so that losses and gains say everything."""
+        return self.proportion and self.out_of == self.n
+
+    @property
+    def independent(self) -> int:
+        """How many samples stand for themselves: all, or one of each source."""
+        return self.n if self.clusters is None else self.clusters.sources
 
     @property
     def reference_errors(self) -> int:
@@ -190,6 +214,15 @@ class Score(Counted):
         if self.direction is Direction.LOWER:
             return self.reference_hits
         return max(self.out_of - self.reference_hits, 0) if self.unit == "%" else 0
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the greatest value that the metric can have: shares that are better the
+        higher end at 1, errors and divergences begin at 0 and may exceed 1, decibels have neither.
+        """
+        if self.proportion or (self.unit == "%" and self.direction is Direction.HIGHER):
+            return (0.0, 1.0)
+        return (0.0 if self.direction is Direction.LOWER else -math.inf, math.inf)
 
     @property
     def has_floor(self) -> bool:

@@ -359,10 +359,24 @@ def require_same_tokens(ours: TokenStreams, theirs: TokenStreams, metric: str) -
             f"{metric} compares probabilities of the same tokens, and one model chooses from "
             f"{theirs.vocabulary} tokens, the other from {ours.vocabulary}"
         )
-    if not np.array_equal(ours.lengths, theirs.lengths):
+    if len(ours.lengths) != len(theirs.lengths):
+        raise ValueError(f"{metric} compares the same samples, and one file has more of them")
+    others = np.flatnonzero(ours.lengths != theirs.lengths)
+    if len(others):
+        first = int(others[0])
         raise ValueError(
-            f"{metric} compares the same tokens, and samples have other numbers of them"
+            f"{metric} compares the same tokens, and of sample {first + 1} one file has "
+            f"{theirs.lengths[first]} that are scored, the other {ours.lengths[first]}"
+            + _window_words(ours.lengths, theirs.lengths)
         )
+
+
+def _window_words(ours: npt.NDArray[np.int64], theirs: npt.NDArray[np.int64]) -> str:
+    """What explains the lengths of two streams, where the samples of one alone are windows."""
+    for part, whole in ((ours, theirs), (theirs, ours)):
+        if np.array_equal(part, whole // 2):  # what window_context leaves of whole + 1 tokens
+            return ", as where 'window' is written in one of them alone"
+    return ""
 
 
 def _count_least(answers: Answers, _labels: object, reference: Answers | None) -> Counts:
@@ -370,8 +384,21 @@ def _count_least(answers: Answers, _labels: object, reference: Answers | None) -
     return Counts(ours.sums(kl_bounds(theirs, ours)[0]), MILLION * ours.lengths)
 
 
+def _same_streams(ours: TokenStreams, theirs: TokenStreams) -> bool:
+    """Whether all numbers of both are equal. The listed probabilities are divided by the sum over
+    the whole vocabulary, so that equal ones are taken for equal distributions.
+    """
+    pairs = (
+        (getattr(ours, name), getattr(theirs, name))
+        for name in ("lengths", "realised", "top", "logprobs", "floor")
+    )
+    return ours.vocabulary == theirs.vocabulary and all(np.array_equal(a, b) for a, b in pairs)
+
+
 def _count_greatest(answers: Answers, _labels: object, reference: Answers | None) -> Counts:
     ours, theirs = _pair(answers, reference, "token_kl_most")
+    if _same_streams(ours, theirs):
+        return Counts(np.zeros(len(ours), np.int64), MILLION * ours.lengths)
     most = kl_bounds(theirs, ours)[1]
     if not np.isfinite(most).all():
         raise ValueError(

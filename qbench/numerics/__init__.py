@@ -49,6 +49,13 @@ if TYPE_CHECKING:
     from qbench.numerics.elementwise import add_quantized as add_quantized
     from qbench.numerics.elementwise import divide_quantized as divide_quantized
     from qbench.numerics.elementwise import subtract_quantized as subtract_quantized
+    from qbench.numerics.float_accumulator import NO_EXPONENT as NO_EXPONENT
+    from qbench.numerics.float_accumulator import FloatSums as FloatSums
+    from qbench.numerics.float_accumulator import Register as Register
+    from qbench.numerics.float_accumulator import ScaledPart as ScaledPart
+    from qbench.numerics.float_accumulator import exponents_of as exponents_of
+    from qbench.numerics.float_accumulator import float_sums as float_sums
+    from qbench.numerics.float_accumulator import rounded_sums as rounded_sums
     from qbench.numerics.float_format import FLOAT_FORMATS as FLOAT_FORMATS
     from qbench.numerics.float_format import FloatFormat as FloatFormat
     from qbench.numerics.functions import averager as averager

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from qbench.errors import InputError
 from qbench.extension import Catalogue, Extension, known_extensions
 from qbench.numerics.accumulator import Accumulator
+from qbench.numerics.float_accumulator import FloatSums
 from qbench.numerics.qparams import QParams
 from qbench.numerics.rounding import Rounding
 from qbench.storage import digest_plain, read_toml, table_from_value, toml_text, value_from_table
@@ -464,7 +465,7 @@ class Override:
         names: patterns (``*``, ``?``) of node names; empty: any.
         scaling, accumulator, adding, averaging, mean, softmax, functions, multiplying, rescaling,
         remainder,
-            quantizing, dequantizing: as in ``Arithmetic``; None: that of the arithmetic.
+            floats, quantizing, dequantizing: as in ``Arithmetic``; None: that of the arithmetic.
 
     Raises:
         ValueError: it applies to every node, or changes nothing.
@@ -482,6 +483,7 @@ class Override:
     multiplying: Scaling | None = None
     rescaling: Scaling | None = None
     remainder: Remainder | None = None
+    floats: FloatSums | None = None
     quantizing: Quantizing | None = None
     dequantizing: Dequantizing | None = None
 
@@ -529,6 +531,8 @@ class Arithmetic:
         rescaling: of codes to other qparams; None: dequantized and quantized where multipliers are
             floats, as accumulators are where they are integers (``numerics.requantization``).
         remainder: channels beyond the last whole block of vector code; None: all are counted alike.
+        floats: of MatMul, Gemm and Conv with an operand of floats of few bits or in blocks; None:
+            they are computed in float32, in any order.
         quantizing: of floats, and of the results of operators that are computed in float.
         dequantizing: of codes, for operators that are computed in float.
         narrow: codes never reach the lowest one of a signed type.
@@ -551,6 +555,7 @@ class Arithmetic:
     multiplying: Scaling | None = None
     rescaling: Scaling | None = None
     remainder: Remainder | None = None
+    floats: FloatSums | None = None
     quantizing: Quantizing = field(default_factory=Quantizing)
     dequantizing: Dequantizing = Dequantizing.CENTRED
     narrow: bool = False

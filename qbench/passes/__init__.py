@@ -9,7 +9,9 @@ from qbench.lazy import open_on_use
 if TYPE_CHECKING:
     from qbench.passes.canonical.bias import bias_split_from as bias_split_from
     from qbench.passes.canonical.bias import is_product as is_product
+    from qbench.passes.canonical.cache_channels import channels_of_cache as channels_of_cache
     from qbench.passes.canonical.equalize_clips import equalized_by_peaks as equalized_by_peaks
+    from qbench.passes.canonical_pipeline import CACHE_CHANNELS_PIPELINE as CACHE_CHANNELS_PIPELINE
     from qbench.passes.canonical_pipeline import CANONICAL as CANONICAL
     from qbench.passes.canonical_pipeline import DEFAULT as DEFAULT
     from qbench.passes.canonical_pipeline import Canonical as Canonical
@@ -63,6 +65,8 @@ if TYPE_CHECKING:
     from qbench.passes.pattern import rewrite_rule as rewrite_rule
     from qbench.passes.pipeline import Pipeline as Pipeline
     from qbench.passes.pipeline import parse_pipeline as parse_pipeline
+    from qbench.passes.qdq.attention_operator import lower_attention as lower_attention
+    from qbench.passes.qdq.block_operators import lower_blocks as lower_blocks
     from qbench.passes.registry import catalogue as catalogue
     from qbench.passes.registry import standard_pipeline as standard_pipeline
     from qbench.passes.run import PassAccount as PassAccount

@@ -12,6 +12,7 @@ from qbench.errors import UnsupportedError, unknown_name
 from qbench.graph import QDQ_IR_VERSION, QDQ_OPSET, graph_digest, model_bytes, opset
 from qbench.passes.canonical.batchnorm import BatchNormToConv, FoldBatchNorm
 from qbench.passes.canonical.bias import SplitBias
+from qbench.passes.canonical.cache_channels import CacheChannels
 from qbench.passes.canonical.cleanup import (
     AbsorbPad,
     InferShapes,
@@ -24,6 +25,7 @@ from qbench.passes.canonical.cleanup import (
 from qbench.passes.canonical.constants import FoldConstants, FoldGemmFactors, LiftConstants
 from qbench.passes.canonical.equalize import Equalize, OpenClips
 from qbench.passes.contract import EXACT, Effect, Pass
+from qbench.passes.qdq.block_operators import RaiseBlocks
 from qbench.passes.qdq.import_qdq import LiftPairs, RaiseOperators, RaiseProducts
 from qbench.passes.qdq.standard_form import StandardForm
 from qbench.passes.run import rewrite
@@ -95,6 +97,7 @@ def _move_into(model: ir.Model, converted: ir.Model) -> None:
 
 
 DEFAULT = "default"
+CACHE_CHANNELS_PIPELINE = "cache_channels"
 MARK = "qbench.canonical"
 """Metadata key of a model that ``plannable`` made: the digests of the passes and of the graph
 they gave.
@@ -122,6 +125,7 @@ _TIDIED = (
     StandardForm(),
     RaiseOperators(),
     RaiseProducts(),
+    RaiseBlocks(),
     RemoveIdentity(),
     FoldConstants(),
     AbsorbPad(),
@@ -154,6 +158,7 @@ CANONICAL: Mapping[str, Canonical] = MappingProxyType(
             (*_TIDIED, RemoveDead(), SplitShared(), InferShapes()), planned=_FOLDED
         ),
         "keep_batchnorm": Canonical((*_TIDIED, *_KEPT)),
+        CACHE_CHANNELS_PIPELINE: Canonical((*_PLAIN, CacheChannels(), InferShapes())),
         "split_bias": Canonical((*_PLAIN, SplitBias(), InferShapes())),
     }
 )

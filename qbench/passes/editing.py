@@ -17,6 +17,10 @@ class NameScope:
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)
+        self._counted: dict[str, int] = {}
+        """Name → the number up to which all numbers behind it are taken: thousands of operators
+        may want one name.
+        """
 
     @classmethod
     def of_nodes(cls, model: ir.Model) -> "NameScope":
@@ -48,14 +52,19 @@ class NameScope:
         name.
         """
         self._taken.discard(name)
+        wanted, _, number = name.rpartition("_")
+        if number.isdecimal() and wanted in self._counted:
+            self._counted[wanted] = min(self._counted[wanted], int(number) - 1)
 
     def fresh(self, wanted: str) -> str:
         """``wanted``, or with the first free number behind it; taken from now on."""
-        name, number = wanted, 0
-        while not self.take(name):
+        if self.take(wanted):
+            return wanted
+        number = self._counted.get(wanted, 0) + 1
+        while not self.take(f"{wanted}_{number}"):
             number += 1
-            name = f"{wanted}_{number}"
-        return name
+        self._counted[wanted] = number
+        return f"{wanted}_{number}"
 
 
 # One result in the place of another.

@@ -8,6 +8,7 @@ from qbench.passes.canonical.cleanup import RemoveDead, RemoveIdentity
 from qbench.passes.canonical.constants import FoldConstants, LiftConstants
 from qbench.passes.lowering.qoperator import LowerToQOperator
 from qbench.passes.lowering.site import INTEGER_INTERPRETER, Target
+from qbench.passes.qdq.block_operators import RaiseBlocks, has_block_operators
 from qbench.passes.qdq.standard_form import StandardForm
 from qbench.passes.rewrites.clips import AbsorbClip, ClipCodes
 from qbench.passes.run import rewrite
@@ -30,6 +31,8 @@ def lower_to_integers(model: ir.Model, target: Target = INTEGER_INTERPRETER) -> 
     if any(value.name in graph.initializers for value in graph.inputs):
         model = own_copy(model)
         RemoveInitializersFromInputsPass()(model)
+    if has_block_operators(model):
+        model = rewrite(model, (LiftConstants(), RaiseBlocks()))
     if form_of(model) is not Form.QDQ:
         return model
     model = _spelled_as_ours(model)

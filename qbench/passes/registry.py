@@ -36,6 +36,7 @@ _CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "share-quantize": ("rewrites.pairs", "ShareQuantize"),
         "fold-batchnorm": ("canonical.batchnorm", "FoldBatchNorm"),
         "split-bias": ("canonical.bias", "SplitBias"),
+        "cache-channels": ("canonical.cache_channels", "CacheChannels"),
         "fold-constants": ("canonical.constants", "FoldConstants"),
         "remove-identity": ("canonical.cleanup", "RemoveIdentity"),
         "fold-gemm-factors": ("canonical.constants", "FoldGemmFactors"),

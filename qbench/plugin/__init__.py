@@ -9,6 +9,7 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from qbench.plugin.collecting import MisnamedSuite, SuiteFile
     from qbench.plugin.controller import Controller
     from qbench.plugin.options import JobCommand as JobCommand
+    from qbench.plugin.processor_name import session_processor as session_processor
     from qbench.plugin.python_tests import QbenchCell
     from qbench.plugin.suite_run import Progress as Progress
     from qbench.plugin.suite_run import SuiteRun as SuiteRun
@@ -29,15 +31,19 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
     """The public name of this package, loaded on first use."""
-    if name == "JobCommand":
-        from qbench.plugin.options import JobCommand
-
-        return JobCommand
-    if name != "run_suite":
+    if name not in _PUBLIC:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    from qbench.plugin.suite_run import run_suite
+    return getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
 
-    return run_suite
+
+_PUBLIC = {
+    "JobCommand": "options",
+    "Progress": "suite_run",
+    "SuiteRun": "suite_run",
+    "run_suite": "suite_run",
+    "session_processor": "processor_name",
+}
+"""Name → the module of this package that has it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

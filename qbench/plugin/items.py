@@ -15,6 +15,7 @@ import pytest
 
 from qbench import number_text
 from qbench.errors import InputError, StoreError, UnsupportedError, refused_by_system
+from qbench.extension import named_also, with_known
 from qbench.plugin.item_state import ITEM_STATE, ItemState, SuiteFacts
 from qbench.plugin.opening import OpenSuite
 from qbench.plugin.options import OPTIONS
@@ -206,8 +207,11 @@ def judged_cell(
     """
     from qbench.judging import Outcome
 
+    known = with_known(opened.added)
     try:
-        judged = opened.run(planned) if carries else opened.bench.run(planned)
+        # a loader may look names up: what exports a module, what reads a format
+        with named_also(lambda: known):
+            judged = opened.run(planned) if carries else opened.bench.run(planned)
     except ENDS_SESSION:
         raise
     except BaseException as error:
@@ -425,8 +429,9 @@ def localize_command(
     cell, calibration = planned.cell, planned.calibration
     if cell.is_fp32 or cell.is_given or cell.is_recorded or planned.passes != "none":
         return ""
+    model = planned.model.subject or cell.model
     command = (
-        f"qbench localize {cell.model} --backend {cell.backend} --schema {cell.schema} --data "
+        f"qbench localize {model} --backend {cell.backend} --schema {cell.schema} --data "
         f"{planned.model.data} --calib {calibration.data} --calib-count {calibration.count}"
     )
     if ranges is not None:

@@ -5,7 +5,7 @@ import datetime
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -183,21 +183,22 @@ def _opened(
     shown = str(path) if shown.startswith("..") else Path(shown).as_posix()
     added = _extensions(hook, config)
     catalogues = _catalogues(added, config, path.parent)
+    opened = partial(OpenSuite, config=config, shown_path=shown, added=tuple(added))
     if part is not None:
         with _naming_idle_hooks(hook, len(added)):
             planned = expand_units(suite, catalogues, part.units)
         forced, notes = forced_by_options(planned, suite, config)
-        return OpenSuite(suite, catalogues, forced, config, shown, notes=notes, of_cells=part.of)
+        return opened(suite, catalogues, forced, notes=notes, of_cells=part.of)
     if config.stash[OPTIONS].prune:
         # pruning reports stale entries at the end, so here they are not an error
         kept, planned = expand_pruned(suite, catalogues)
         stale = tuple(entry for entry in suite.quarantine if entry not in kept.quarantine)
         forced, notes = forced_by_options(planned, suite, config)
-        return OpenSuite(kept, catalogues, forced, config, shown, stale, notes=notes)
+        return opened(kept, catalogues, forced, notes=notes, stale_entries=stale)
     with _naming_idle_hooks(hook, len(added)):
         planned = expand(suite, catalogues)
     forced, notes = forced_by_options(planned, suite, config)
-    return OpenSuite(suite, catalogues, forced, config, shown, notes=notes, added=tuple(added))
+    return opened(suite, catalogues, forced, notes=notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +243,15 @@ def open_test(check: "Check", config: pytest.Config, hook: "HookRelay") -> OpenS
         tolerances = ((None, suite.own_tolerance() or Tolerance()),)
         planned = replace(planned, tolerances=tolerances)
     cells = _repeated((planned,), config)
-    return OpenSuite(suite, opened.catalogues, cells, config, CHECKS, subject=opened.subject)
+    return OpenSuite(
+        suite,
+        opened.catalogues,
+        cells,
+        config,
+        CHECKS,
+        subject=opened.subject,
+        added=tuple(added),
+    )
 
 
 def _catalogues(added: "list[Extension]", config: pytest.Config, folder: Path) -> "Catalogues":

@@ -5,12 +5,16 @@ from typing import TYPE_CHECKING
 from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
+    from qbench.quantization.all_float import refuse_all_float as refuse_all_float
+    from qbench.quantization.all_float import why_all_float as why_all_float
     from qbench.quantization.bias_correction import BiasCorrection as BiasCorrection
     from qbench.quantization.bias_correction import bias_correction_of as bias_correction_of
     from qbench.quantization.bias_correction import correct_biases as correct_biases
     from qbench.quantization.by_hand import HandRange as HandRange
     from qbench.quantization.by_hand import HandRanges as HandRanges
     from qbench.quantization.by_hand import load_ranges as load_ranges
+    from qbench.quantization.cache_names import remedy_without_cache as remedy_without_cache
+    from qbench.quantization.cache_slots import IDLE_CACHE as IDLE_CACHE
     from qbench.quantization.candidates import requested_units as requested_units
     from qbench.quantization.decision import Decision as Decision
     from qbench.quantization.decision import Derived as Derived
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from qbench.quantization.grammar import get_schema as get_schema
     from qbench.quantization.internal_qparams import Ranges as Ranges
     from qbench.quantization.plan import Plan as Plan
+    from qbench.quantization.plan import cached_types as cached_types
     from qbench.quantization.plan import load_plan as load_plan
     from qbench.quantization.plan import save_plan as save_plan
     from qbench.quantization.planning import as_schema as as_schema
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
     from qbench.quantization.quantizer_file import quantizer_catalogue as quantizer_catalogue
     from qbench.quantization.quantizer_file import quantizer_of as quantizer_of
     from qbench.quantization.reading import float8_share as float8_share
+    from qbench.quantization.reading import has_quantized_products as has_quantized_products
     from qbench.quantization.reading import is_quantized as is_quantized
     from qbench.quantization.reading import read_plan as read_plan
     from qbench.quantization.schema import GraphOutputs as GraphOutputs

@@ -228,3 +228,12 @@ def _qtype_name(slot: Slot, decision: Decision) -> str | None:
     if slot.role is not Role.WEIGHT or qtype.is_float:
         return qtype.name
     return constant_dtype(qtype).name.lower()
+
+
+def quantized_weights(decisions: Mapping[Slot, Decision]) -> frozenset[str]:
+    """The nodes of which a weight has qparams."""
+    return frozenset(
+        slot.node
+        for slot, decision in decisions.items()
+        if slot.role is Role.WEIGHT and qparams_of(decision) is not None
+    )

@@ -1,8 +1,12 @@
 """Names of schemas of floats of few bits and of blocks, and the usual name of weights alone."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from qbench.errors import nearest
 
 if TYPE_CHECKING:
     from qbench.quantization.schema import Schema
@@ -142,7 +146,7 @@ class FloatName:
         )
 
     def _refuse_for_blocks(self) -> None:
-        size = 16 if self.weight == "nvfp4" else 32
+        size = _block_of(self.weight)
         if self.block_size != size:
             found = self.granularity if self.block_size is None else f"b{self.block_size}"
             raise ImpossibleNameError(f"'{found}' of {self.weight}", f"'b{size}', as it is defined")
@@ -207,8 +211,75 @@ def float_name(text: str) -> FloatName | UsualName | None:
 
 
 def looks_like_floats(text: str) -> bool:
-    """Whether ``text`` begins as a name of floats does."""
-    return re.match(r"w(f\d|mxfp|nvfp)", text) is not None
+    """Whether ``text`` begins as a name of floats does, well spelled or not."""
+    return _BEGINS.match(text) is not None
+
+
+_BEGINS = re.compile(r"w?(?:\d+(?=af))?(?:a?(?:f\d|fp\d|float|bf\d)|mx|nv)")
+_HEAD = re.compile(r"w?((?:float)?[^a]*)(?:a(.*))?")
+_WIDTH, _BLOCK = re.compile(r"\d"), re.compile(r"b(\d+)")
+_TYPES = {
+    **{word: word for word in (*FLOAT_WORDS, *BLOCK_WORDS)},
+    **{qtype: word for word, qtype in FLOAT_WORDS.items()},
+    **{f"fp{word.removeprefix('f')}": word for word in FLOAT_WORDS},
+    **{f"{word}fn": word for word in FLOAT_WORDS},
+    "mx4": "mxfp4",
+    "nv4": "nvfp4",
+}
+"""What a type is called here and elsewhere → the word of names; the first of a width is the usual
+one.
+"""
+
+
+def nearest_float_name(text: str) -> str | None:
+    """The name of floats that ``text`` is probably a misspelling of; None where it begins
+    otherwise, or that cannot be guessed.
+    """
+    if not looks_like_floats(text):
+        return None
+    head, *words = text.split("_")
+    match = _HEAD.fullmatch(head)
+    weight = match and _nearest_type(match[1], (*FLOAT_WORDS, *BLOCK_WORDS))
+    if match is None or weight is None:
+        return None
+    rest = [word for word in words if nearest(word, ("asym", "sym", "symu8")) is None]
+    kind, size = _nearest_granularity(weight, rest)
+    activation = _nearest_type(match[2], tuple(FLOAT_WORDS)[:4]) if match[2] else None
+    pow2 = weight not in BLOCK_WORDS and any(nearest(word, ("pow2",)) for word in rest)
+    found = FloatName(
+        weight=weight, activation=activation, granularity=kind, block_size=size, pow2=pow2
+    )
+    for word in rest:
+        with suppress(ImpossibleNameError):  # a granularity is no method
+            found = replace(found, method=word)
+    return str(found)
+
+
+def _nearest_type(text: str, among: Collection[str]) -> str | None:
+    """The word of ``among`` that ``text`` begins or misspells, of the same width where there is
+    one.
+    """
+    names = [name for name, word in _TYPES.items() if word in among]
+    begun = [name for name in names if name.startswith((text, f"f{text}"))]
+    width = _WIDTH.search(text)
+    same = [name for name in names if width and _WIDTH.findall(name)[0] == width[0]]
+    close = next(iter(begun), None) or nearest(text, same or names)
+    return None if close is None else _TYPES[close]
+
+
+def _nearest_granularity(weight: str, words: Iterable[str]) -> tuple[str, int | None]:
+    if weight in BLOCK_WORDS:
+        return "b", _block_of(weight)
+    for word in words:
+        if block := _BLOCK.fullmatch(word):
+            return "b", max(1, int(block[1]))
+        if place := nearest(word, ("pt", "pc")):
+            return place, None
+    return "pc", None
+
+
+def _block_of(weight: str) -> int:
+    return 16 if weight == "nvfp4" else 32
 
 
 def _refuse_method(method: str) -> None:

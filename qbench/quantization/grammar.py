@@ -6,15 +6,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from qbench.errors import InputError, nearest
+from qbench.errors import InputError, nearest, unknown_name
 from qbench.extension import Catalogue, Extension, known_extensions
+from qbench.quantization.cache_names import CACHE_FORM, CacheName
 from qbench.quantization.float_names import (
     FLOAT_FORM,
     ImpossibleNameError,
     float_name,
     looks_like_floats,
+    nearest_float_name,
 )
-from qbench.quantization.quantizer_file import PREFIX, quantizer_catalogue, quantizer_of
+from qbench.quantization.quantizer_file import (
+    PREFIX,
+    quantizer_catalogue,
+    quantizer_of,
+    variant_error,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +47,8 @@ if TYPE_CHECKING:
 # method    the rule that takes a range from statistics, as in ``entropy``; the extremes when left
 #           out
 #
-# Names of floats and of weights alone in the usual words: ``float_names``.
+# Names of floats and of weights alone in the usual words: ``float_names``; of what a decoder keeps:
+# ``cache_names``.
 
 FORM = "w<bits>[a<bits>]_<asym|sym|symu8>_<pt|pc|b<N>>[_pow2][_dyn][_bias<bits>][_fit][_<method>]"
 
@@ -187,6 +195,10 @@ class SchemaName:
         return FLOAT_BIAS if self.weight_bits + self.activation_bits > _WIDEST_PRODUCT else None
 
 
+_LIKE_PREFIX = "by_"
+"""What people write for ``PREFIX``."""
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaGrammar:
     """The names of this grammar, and ``by-…`` of the known ``quantizers``, as a catalogue asks
@@ -205,26 +217,76 @@ class SchemaGrammar:
         if name.startswith(PREFIX):
             return _maker_by_quantizer(name, self.quantizers)
         try:
+            cache = CacheName.parse(name)
+            if cache is not None:
+                return self._maker_with_cache(cache)
             parsed = SchemaName.parse(name) or float_name(name)
         except ImpossibleNameError:
             return None
         return None if parsed is None else parsed.schema
 
+    def _maker_with_cache(self, cache: CacheName) -> "Callable[[], Schema] | None":
+        """Of the schema before the words of the cache, and these."""
+        if not cache.base:
+            return partial(cache.schema, None)
+        base = self.maker(cache.base)
+        return partial(cache.schema, base) if base and _can_keep(cache.base) else None
+
     def unknown(self, doing: str, name: str, listed: "Iterable[str]") -> InputError:
         """Why ``name`` is no schema, and which of the grammar or of those ``listed`` is nearest."""
-        if name.startswith(PREFIX):
-            return self.quantizers.unknown(name.removeprefix(PREFIX).partition(".")[0], doing)
+        if name.startswith((PREFIX, _LIKE_PREFIX)):
+            return self._unknown_quantizer(doing, name)
         form = FLOAT_FORM if looks_like_floats(name) else FORM
         try:
+            cache = CacheName.parse(name)
+            if cache is not None and self.maker(cache.base) is None:
+                return self.unknown(doing, cache.base, listed)
+            _refuse_base(cache)
             _ = SchemaName.parse(name) or float_name(name)
         except ImpossibleNameError as problem:
             found = f"{problem.found} in the schema name '{name}'"
             expected = f"{problem.expected}, in a name of {form}"
+            if _LIKE_CACHE.search(name):
+                expected = f"{problem.expected}, in a name of {CACHE_FORM}"
         else:
             found, expected = f"unknown schema '{name}'", f"a listed schema, or a name of {form}"
-        close = _nearest_name(name) or nearest(name, listed)
+        close = nearest_float_name(name) or _nearest_name(name) or nearest(name, listed)
         remedy = f"Did you mean '{close}'?" if close else "See 'qbench list schemas'."
         return InputError(doing, found=found, expected=expected, remedy=remedy)
+
+    def _unknown_quantizer(self, doing: str, name: str) -> InputError:
+        known = [f"{PREFIX}{one}" for one in self.quantizers.names()]
+        if not known:  # what brings them is not installed
+            return self.quantizers.unknown(name.removeprefix(PREFIX), doing)
+        quantizer = name.partition(".")[0]
+        if quantizer in known:
+            return variant_error(doing, name, quantizer)
+        return unknown_name(doing, "quantizer", quantizer, known)
+
+
+def _refuse_base(cache: CacheName | None) -> None:
+    """Say what is wrong with the base of ``cache``, a name that has one and is no schema."""
+    if cache is not None:
+        raise ImpossibleNameError(
+            f"the words of a cache behind '{cache.base}'",
+            "a schema whose activations are float or of run time ('dyn'), as known ranges hold "
+            "keys and values too",
+        )
+
+
+_LIKE_CACHE = re.compile(r"(^|_)kv\w+$")
+
+
+def _can_keep(base: str) -> bool:
+    """Whether a schema of the name ``base`` leaves keys and values to the words of a cache: its
+    activations stay float, or have parameters of run time.
+    """
+    if base.startswith(PREFIX) or CacheName.parse(base) is not None:
+        return False
+    name = SchemaName.parse(base)
+    if name is not None:
+        return name.activation_bits is None or name.dynamic
+    return getattr(float_name(base), "activation", None) is None
 
 
 def _maker_by_quantizer(name: str, known: "Catalogue[Path]") -> "Callable[[], Schema] | None":
@@ -384,6 +446,11 @@ _NAMES = (
     "wmxfp8e4m3_sym_b32",
     "wmxfp4_sym_b32",
     "wnvfp4_sym_b16",
+    "kv8h",
+    "kv4h",
+    "kv4c",
+    "kvf8e4m3h",
+    "w4_sym_b32_kv8h",
 )
 
 

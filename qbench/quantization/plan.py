@@ -2,7 +2,7 @@
 
 import json
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -279,6 +279,12 @@ class Plan:
         )
 
     @property
+    def cached_values(self) -> dict[str, QParams]:
+        """Key or value that a decoder keeps → its qparams."""
+        pairs = ((slot, qparams_of(decision)) for slot, decision in self.decisions.items())
+        return {s.value: q for s, q in pairs if q is not None and s.role is Role.CACHE}
+
+    @property
     def quantized_units(self) -> tuple[str, ...]:
         """The units of which at least one slot is quantized, known beforehand or made at run
         time; in graph order.
@@ -304,7 +310,7 @@ class Plan:
         for slot, decision in self.decisions.items():
             qparams = qparams_of(decision)
             if (
-                slot.role in (Role.INPUT, Role.CORRELATION, Role.SUM, Role.OUTPUT)
+                slot.role in (Role.INPUT, Role.CORRELATION, Role.SUM, Role.OUTPUT, Role.CACHE)
                 and qparams is not None
             ):
                 found[slot.value] = qparams
@@ -315,6 +321,23 @@ class Plan:
         """Slots of constants that become integers, with their qparams."""
         pairs = ((slot, qparams_of(decision)) for slot, decision in self.decisions.items())
         return {s: q for s, q in pairs if q is not None and s.role in (Role.WEIGHT, Role.BIAS)}
+
+    @property
+    def is_of_weights_alone(self) -> bool:
+        """Whether it quantizes weights and, but for what a decoder keeps, no other value, neither
+        beforehand nor at run time.
+        """
+        made = any(isinstance(decision, Dynamic) for decision in self.decisions.values())
+        others = self.values.keys() - self.cached_values.keys()
+        return bool(self.constants) and not others and not made
+
+    @property
+    def is_of_cache_alone(self) -> bool:
+        """Whether it quantizes what a decoder keeps, and nothing else."""
+        return bool(self.decisions) and all(
+            slot.role is Role.CACHE or isinstance(one, KeptFloat)
+            for slot, one in self.decisions.items()
+        )
 
     @property
     def own_biases(self) -> tuple[Slot, ...]:
@@ -364,18 +387,27 @@ class Plan:
         return lines
 
     def _headline(self) -> str:
-        share = f"{self.integer_macs:.1%} of {self.macs:,} multiply-accumulates planned in integers"
-        made = len(
-            {
-                slot.value
-                for slot, decision in self.decisions.items()
-                if isinstance(decision, Dynamic)
-            }
+        quantized, count, kind = self._quantized, self.integer_mac_count, "planned in integers"
+        if self.is_of_weights_alone:
+            count, kind = self.weight_mac_count, "by quantized weights"
+        share = count / self.macs if self.macs else 0.0
+        return (
+            f"{self.schema}: {quantized}, {counted(len(self.floats), 'unit')} in float, "
+            f"{share:.1%} of {self.macs:,} multiply-accumulates {kind}"
         )
+
+    @property
+    def _quantized(self) -> str:
+        """How many values are quantized; of weights alone, how many of these, and of what a decoder
+        keeps.
+        """
+        if self.is_of_weights_alone:
+            weights = counted(len(self.constants), "weight")
+            kept = len(self.cached_values)
+            return f"{weights}{f' and {kept} keys and values' * bool(kept)} quantized"
+        made = {slot.value for slot, one in self.decisions.items() if isinstance(one, Dynamic)}
         values = f"{counted(len(self.values), 'value')} quantized"
-        if made:
-            values += f", {made} by qparams made at run time"
-        return f"{self.schema}: {values}, {counted(len(self.floats), 'unit')} in float, {share}"
+        return f"{values}, {len(made)} by qparams made at run time" if made else values
 
     def _coverage(self, backend: str) -> Iterator[str]:
         if self.requested:
@@ -389,6 +421,9 @@ class Plan:
             yield f"{backend} runs {len(self.run_in_float)} of them in float: {reasons}"
         if self.quantized_outputs:
             yield f"{', '.join(self.quantized_outputs)} quantized where the graph ends"
+        if self.cached_values:
+            count, types = cached_types((self,))
+            yield f"{count} keys and values kept in {types}"
         if self.saturated:
             yield (
                 f"{sum(self.saturated.values()):,} entries of {len(self.saturated)} constants "
@@ -448,6 +483,12 @@ class Plan:
         return describe(self.decisions[slot], within) + (
             f", {count:,} entries saturate" if count else ""
         )
+
+
+def cached_types(plans: Iterable[Plan]) -> tuple[int, str]:
+    """How many keys and values decoders of ``plans`` keep in codes, and in which types."""
+    kept = [qparams for plan in plans for qparams in plan.cached_values.values()]
+    return len(kept), " and ".join(dict.fromkeys(str(qparams.qtype) for qparams in kept))
 
 
 def _entries(plan: Plan) -> Iterator[tuple[str, str]]:

@@ -25,6 +25,7 @@ from qbench.graph import (
 from qbench.numerics import FLOAT_FORMATS, QParams
 from qbench.passes import plannable, plannable_digest
 from qbench.quantization.by_hand import require_used
+from qbench.quantization.cache_slots import plan_cache
 from qbench.quantization.candidates import (
     Candidate,
     ClipForm,
@@ -49,6 +50,7 @@ from qbench.quantization.decision import (
     KeptFloat,
     Static,
     qparams_of,
+    quantized_weights,
     reason_for_float,
 )
 from qbench.quantization.grammar import get_schema
@@ -233,6 +235,8 @@ def make_plan(
                 float8.add(candidate.unit.name)
     kept, came = kept_slots(canonical, decisions)
     decisions.update(kept)
+    cache = plan_cache(canonical, chosen.cache, known, limits)
+    decisions.update(cache.decisions)
     if chosen.by_hand is not None:
         reasons = {name: found.reason for name, found in floats.items()}
         inside = _inside([unit for unit, _ in requests])
@@ -251,19 +255,29 @@ def make_plan(
         macs=sum(macs.values()),
         integer_mac_count=sum(count for name, count in macs.items() if name in integer | came),
         weight_mac_count=sum(
-            count for name, count in macs.items() if name in _with_weights(decisions)
+            count for name, count in macs.items() if name in quantized_weights(decisions)
         ),
         saturated=_saturated(canonical, decisions),
-        idle_rules=chosen.idle_rules([options for _, options in requests]),
+        idle_rules=(*_idle_rules(chosen, requests), *cache.idle),
         requested={unit.name: requested_of(unit, options) for unit, options in requests},
         corrects_biases=chosen.bias_correction,
         fits_weights=chosen.fits_weights,
         run_in_float=run_in_float,
-        quantized_outputs=_quantized_outputs(canonical, candidates, decisions),
+        quantized_outputs=(
+            *_quantized_outputs(canonical, candidates, decisions),
+            *cache.outputs,
+        ),
         node_macs=macs,
         integer_nodes=frozenset(macs.keys() & (integer | came)),
         float8_nodes=frozenset(macs.keys() & float8),
     )
+
+
+def _idle_rules(schema: Schema, requests: Sequence[tuple[Unit, SlotOptions]]) -> tuple[str, ...]:
+    """Those that decided nothing; a schema of a cache alone has one rule, which asks nothing."""
+    if schema.cache is not None and schema.asks_nothing:
+        return ()
+    return schema.idle_rules([options for _, options in requests])
 
 
 def _makers(model: ir.Model) -> dict[str, str]:
@@ -279,15 +293,6 @@ def _inside(units: Sequence[Unit]) -> dict[str, str]:
         for unit in units
         for value in (unit.head.outputs[0], unit.correlation, unit.sum)
         if value is not None and value is not unit.output
-    }
-
-
-def _with_weights(decisions: Mapping[Slot, Decision]) -> set[str]:
-    """The nodes that have a quantized weight."""
-    return {
-        slot.node
-        for slot, d in decisions.items()
-        if slot.role is Role.WEIGHT and qparams_of(d) is not None
     }
 
 

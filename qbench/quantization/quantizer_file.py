@@ -149,7 +149,8 @@ class Quantizer:
     def digest(self) -> str:
         """What its result depends on beyond the model and the samples: its settings, its lock,
         the files in its folder that the command names, and what these import there; where it
-        takes a module, also of the packages that extend qbench, the importer among them.
+        takes a module, also of the packages that extend qbench, the importer among them, and the
+        packages of qbench that any of these import, such as that of the canonical passes.
 
         Raises:
             InputError: one of the files cannot be read.
@@ -158,6 +159,8 @@ class Quantizer:
         named = [Path(word) for word in words if Path(word).is_absolute() and Path(word).is_file()]
         importable = extending_packages() if self.manifest.takes == "module" else {}
         files = _with_imports(named, importable)
+        if importable:
+            files += _own_code(files)
         if self.lock is not None:
             files.append(self.lock)
         table = self.manifest
@@ -181,6 +184,8 @@ class Quantizer:
 
 
 _IMPORT = re.compile(r"^\s*(?:from|import)\s+([\w.]+)", re.MULTILINE)
+_FOLDER = Path(__file__).parents[1]
+"""Of qbench."""
 
 
 def _with_imports(files: Iterable[Path], packages: Mapping[str, Path]) -> list[Path]:
@@ -189,8 +194,7 @@ def _with_imports(files: Iterable[Path], packages: Mapping[str, Path]) -> list[P
     """
     found = list(files)
     for path in found:  # it grows
-        text = path.read_bytes().decode("utf-8", errors="replace") if path.suffix == ".py" else ""
-        for name in _IMPORT.findall(text):
+        for name in _imported(path):
             first, _, rest = name.partition(".")
             inside = packages[first] / rest.replace(".", "/") if first in packages else None
             one = path.with_name(first) if inside is None else inside
@@ -198,6 +202,29 @@ def _with_imports(files: Iterable[Path], packages: Mapping[str, Path]) -> list[P
             if module.is_file() and module not in found:
                 found.append(module)
     return found
+
+
+def _imported(path: Path) -> list[str]:
+    """The names of the modules that the file at ``path`` imports; none if it is not Python."""
+    if path.suffix != ".py":
+        return []
+    return _IMPORT.findall(path.read_bytes().decode("utf-8", errors="replace"))
+
+
+def _own_code(files: Iterable[Path]) -> list[Path]:
+    """The source of the packages of qbench that ``files`` import.
+
+    A package counts as a whole, since its door opens modules by the names in them; ``import
+    qbench`` alone opens all. What these packages import in turn does not count.
+    """
+    names = (name.split(".") for path in files for name in _imported(path))
+    wanted = {"".join(name[1:2]) for name in names if name[0] == _FOLDER.name}
+    return sorted(
+        path
+        for name in wanted
+        for path in (*(_FOLDER / name).rglob("*.py"), _FOLDER / f"{name}.py")
+        if path.is_file()
+    )
 
 
 def normalized(package: str) -> str:
@@ -331,4 +358,19 @@ def quantizer_of(name: str, known: "Catalogue[Path]") -> Quantizer:
     if known.knows(name):  # a file may have a dot in its name
         return load_quantizer(Path(known.get(name)))
     base, _, variant = name.rpartition(".")
-    return load_quantizer(Path(known.get(base or name)), variant if base else "")
+    file = Path(known.get(base or name))
+    if base and not variant:
+        raise variant_error(
+            f"Looking up a variant of '{file}'", f"{PREFIX}{name}", f"{PREFIX}{base}"
+        )
+    return load_quantizer(file, variant if base else "")
+
+
+def variant_error(doing: str, name: str, quantizer: str) -> InputError:
+    """The error for a ``name`` in which no variant follows that of the ``quantizer``."""
+    return InputError(
+        doing,
+        found=f"no variant after the dot in '{name}'",
+        expected=f"'{quantizer}', or '{quantizer}.VARIANT' of one dot",
+        remedy="Leave the variant out, or name one ('qbench list schemas').",
+    )

@@ -1,6 +1,7 @@
 """Plans out of models that are quantized already: QDQ or operator form, from any tool."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,18 +17,26 @@ from qbench.graph import (
     form_of,
     graph_digest,
     input_at,
-    int_attribute,
     is_mover,
+    kept_type,
     node_key,
     node_macs,
     op_spec,
     pin_of,
+    stored_codes,
+    values_by_name,
 )
 from qbench.numerics import QParams, QType
 from qbench.passes import plannable
 from qbench.quantization.candidates import ClipForm, Float, clip_form
 from qbench.quantization.constant_qparams import float_operand, float_types, pinned_slots
-from qbench.quantization.decision import Decision, Dynamic, Given, KeptFloat
+from qbench.quantization.decision import (
+    Decision,
+    Dynamic,
+    Given,
+    KeptFloat,
+    quantized_weights,
+)
 from qbench.quantization.plan import Plan
 from qbench.quantization.spec import Role, Slot
 
@@ -36,7 +45,9 @@ from qbench.quantization.spec import Role, Slot
 #
 #     DynamicQuantizeLSTM  X dynamic; W [directions, inputs, 4 units] and R along the last axis or
 #                          per direction
-#     MatMulNBits          B (N, K) in blocks along K, packed; the data float
+#     MatMulNBits          what ``passes`` do not read as Q and DQ: no parameters here
+#     GroupQueryAttention  of a quantized cache: the past key and value, int8 or int4, by one scale,
+#                          or by one for each channel, axis 1 of (n, heads · numbers, tokens)
 #     MatMulInteger, ConvInteger with scales that are not found behind them: both operands with
 #                          scale 1
 #
@@ -58,7 +69,14 @@ def engine_slots(node: ir.Node) -> dict[Slot, Decision]:
         case ("com.microsoft", "MatMulNBits"):
             return {
                 _slot(node, Role.INPUT, 0): KeptFloat("the operator takes reals"),
-                _slot(node, Role.WEIGHT, 1): _blocks(node),
+                _slot(node, Role.WEIGHT, 1): KeptFloat(
+                    "its codes are reordered, or its parameters are computed or no float32"
+                ),
+            }
+        case ("com.microsoft", "GroupQueryAttention") if qtype := kept_type(node):
+            return {
+                _slot(node, Role.CACHE, index): _cache(node, QType.parse(qtype), scale)
+                for index, scale in ((3, 12), (4, 13))
             }
         case ("", "MatMulInteger" | "ConvInteger"):
             return {
@@ -92,33 +110,15 @@ def _weight(node: ir.Node, index: int, *, scale: int, point: int) -> Decision:
     return KeptFloat(f"its grids, scales of shape {scales.shape}, have no form here")  # stored name
 
 
-def _blocks(node: ir.Node) -> Decision:
-    size, bits = int_attribute(node, "block_size", 32), int_attribute(node, "bits", 4)
-    rows, scales = int_attribute(node, "N", 1), _constant(node, 2)
+def _cache(node: ir.Node, qtype: QType, scale: int) -> Decision:
+    """One scale, or one for each channel of the heads."""
+    scales, source = _constant(node, scale), f"the {node.op_type} '{node_key(node)}'"
     if scales is None:
         return KeptFloat("its scales are computed")
-    if not (np.isfinite(scales) & (scales > 0)).all():
-        return KeptFloat(
-            "some of its scales are not positive, as ONNX Runtime chooses them for symmetric blocks"
-        )
-    shape = (rows, scales.size // rows)
-    points = _constant(node, 3)
-    zeros = np.full(shape, 1 << (bits - 1), np.int64)
-    if points is not None and points.dtype == np.uint8:
-        zeros = _unpacked(points.reshape(rows, -1), bits)[:, : shape[1]]
-    elif points is not None:
-        return KeptFloat("its zero points are real numbers")
-    qparams = QParams(
-        scales.reshape(shape), zeros, QType.parse(f"uint{bits}"), axis=1, block_size=size
-    )
-    return Given(qparams, f"the MatMulNBits '{node_key(node)}'")
-
-
-def _unpacked(packed: _Array, bits: int) -> npt.NDArray[np.int64]:
-    """Rows of bytes as rows of numbers of ``bits`` bits, the lowest first."""
-    per_byte = 8 // bits
-    parts = [(packed >> (bits * part)) & ((1 << bits) - 1) for part in range(per_byte)]
-    return np.stack(parts, axis=-1).reshape(packed.shape[0], -1).astype(np.int64)
+    if scales.size == 1:
+        return Given(QParams(scales.reshape(()), np.zeros((), np.int64), qtype), source)
+    flat = scales.reshape(-1)
+    return Given(QParams(flat, np.zeros(flat.shape, np.int64), qtype, axis=1), source)
 
 
 def _raw(node: ir.Node, index: int, *, point: int) -> Decision:
@@ -184,20 +184,92 @@ def read_plan(model: ir.Model) -> Plan:
             floats[unit.name] = Float(reason, refused=True)
         else:
             integer.add(unit.name)
-    return Plan(
+    plan = Plan(
         schema=GIVEN,
         canonical="default",
         graph=graph_digest(lifted),
         profile="",
-        decisions=decisions,
+        decisions=_with_cache(decisions, model, lifted, macs.keys() & integer),
         clips=clips,
         floats=floats,
         macs=sum(macs.values()),
         integer_mac_count=sum(macs.get(name, 0) for name in integer),
+        weight_mac_count=sum(macs.get(name, 0) for name in quantized_weights(decisions)),
         node_macs=macs,
         integer_nodes=frozenset(macs.keys() & integer),
         float8_nodes=frozenset(float8),
     )
+    return _without_refusals(plan)
+
+
+def _without_refusals(plan: Plan) -> Plan:
+    """``plan``, in which a float product is what was asked for: of weights alone one by a quantized
+    weight, of a cache alone every one.
+    """
+    wanted: Collection[str] = ()
+    if plan.is_of_weights_alone:
+        wanted = quantized_weights(plan.decisions)
+    if plan.is_of_cache_alone:
+        wanted = plan.floats.keys()
+    floats = {
+        name: replace(one, refused=one.refused and name not in wanted)
+        for name, one in plan.floats.items()
+    }
+    return replace(plan, floats=floats)
+
+
+# A schema writes what a decoder keeps as Q, a Clip where it is narrower than its codes, and DQ.
+# Read as any values, these would be values of activations. They are slots of the cache.
+
+
+def _with_cache(
+    decisions: Mapping[Slot, Decision],
+    model: ir.Model,
+    lifted: ir.Model,
+    integer: Collection[str],
+) -> dict[Slot, Decision]:
+    """``decisions``, with a slot of the cache for each key and value that ``model`` keeps between Q
+    and DQ, and without those of what is between; operands of ``integer`` products stay.
+    """
+    stored = [one for one in stored_codes(model.graph) if one.quantized is not None]
+    if not stored:
+        return dict(decisions)
+    values = values_by_name(lifted)
+    kept: dict[Slot, Decision] = {}
+    between: set[str] = set()
+    for one in stored:
+        assert one.quantized is not None
+        pin = pin_of(values.get(str(one.quantized.name)))
+        if pin is None or pin.qparams is None:
+            continue
+        qtype = _code_type(one.dequantize, pin.qparams.qtype)
+        maker = one.quantized.producer()
+        name = "" if maker is None else node_key(maker)
+        slot = Slot(name, Role.CACHE, 0, str(one.quantized.name))
+        kept[slot] = Given(replace(pin.qparams, qtype=qtype), pin.source)
+        between |= one.between
+    others = {
+        slot: decision
+        for slot, decision in decisions.items()
+        if slot.node in integer or slot.value not in between
+    }
+    return others | kept
+
+
+def _code_type(dequantize: ir.Node, stored: QType) -> QType:
+    """The type of the codes that ``dequantize`` takes: ``stored``, or the narrowest that a Clip
+    before it leaves.
+    """
+    codes = dequantize.inputs[0]
+    clip = None if codes is None else codes.producer()
+    if clip is None or clip.op_type != "Clip" or stored.is_float:
+        return stored
+    low, high = (_constant(clip, index) for index in (1, 2))
+    if low is None or high is None:
+        return stored
+    greatest = max(-int(low.item()) - 1, int(high.item()))
+    bits = greatest.bit_length() + stored.signed
+    return replace(stored, bits=min(bits, stored.bits))
 
 
 def _plan_of_file(model: ir.Model) -> Plan:
@@ -234,6 +306,20 @@ def is_quantized(model: ir.Model) -> bool:
     if form in (Form.QDQ, Form.FILE):
         return read_plan(model).integer_macs > _QUANTIZED
     return form is not Form.FLOAT
+
+
+def has_quantized_products(model: ir.Model) -> bool:
+    """Whether most products of ``model`` are on integers or by quantized weights: what it answers
+    is not what its float model does.
+
+    Raises:
+        What ``read_plan`` raises.
+    """
+    if form_of(model) is not Form.QDQ:
+        return is_quantized(model)
+    plan = read_plan(model)
+    count = plan.weight_mac_count if plan.is_of_weights_alone else plan.integer_mac_count
+    return count > _QUANTIZED * plan.macs
 
 
 # float8 is no integer. An engine that multiplies it would read the codes of both operands.

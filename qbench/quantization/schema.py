@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from qbench.errors import InputError, unknown_name
-from qbench.passes import CANONICAL
+from qbench.passes import CACHE_CHANNELS_PIPELINE, CANONICAL
 from qbench.quantization.by_hand import HandRanges
 from qbench.quantization.quantizer_file import PREFIX, Quantizer, load_quantizer
 from qbench.quantization.spec import FLOAT_BIAS, BiasSpec, Granularity, Role, Spec
-from qbench.storage import NOT_WRITTEN, read_toml, value_from_table
+from qbench.storage import FORMER_NAME, NOT_WRITTEN, read_toml, value_from_table
 
 
 class Share(enum.Enum):
@@ -69,6 +69,8 @@ class Rule:
         for count in (self.first, self.last):
             if count is not None and count < 1:
                 raise ValueError(f"'first' and 'last' count from 1, not {count}")
+        if Role.CACHE in self.keep_float:
+            raise ValueError("'cache' in a rule: what a decoder keeps is asked of the whole schema")
         for role in self.keep_float:
             if getattr(self, role.value) is not None:
                 raise ValueError(f"a spec for '{role.value}', which 'keep_float' keeps in float")
@@ -83,6 +85,8 @@ class Rule:
                 and spec.granularity is Granularity.BLOCK
             ):
                 raise ValueError(f"blocks for '{role.value}': only weights have them")
+            if spec is not None and spec.granularity is Granularity.HEAD:
+                raise ValueError(f"heads for '{role.value}': only what a decoder keeps has them")
             inside = role in (Role.CORRELATION, Role.SUM)
             if spec is not None and inside and spec.kind.qtype.is_float:
                 raise ValueError(f"the type {spec.qtype} for '{role.value}', which is of integers")
@@ -135,7 +139,7 @@ class Rule:
                 return self.correlation
             case Role.SUM:
                 return self.sum
-            case Role.BIAS:
+            case Role.BIAS | Role.CACHE:
                 return None
 
     def __str__(self) -> str:
@@ -225,6 +229,7 @@ class Schema:
         weight_codes: how the codes of weights are chosen; ``fitted`` codes leave the mean of their
             error to ``bias_correction``.
         outputs: what happens to values that leave the graph.
+        cache: how the keys and values that a decoder keeps are quantized; None: they stay float.
         by_hand: ranges of single values of one model, of a file of their own (``with_ranges``); a
             schema's file has no such key.
         made_by: the quantizer of other people that decides in the place of the rules; None: they
@@ -240,6 +245,7 @@ class Schema:
     bias_correction: bool = False
     weight_codes: WeightCodes = WeightCodes.NEAREST
     outputs: GraphOutputs = GraphOutputs.AUTO
+    cache: Spec | None = field(default=None, metadata={FORMER_NAME: "kept"})
     # Part of the schema, so that all that plans a cell again (localizing, a search for a repair,
     # faults) takes these ranges without being told of them.
     by_hand: HandRanges | None = field(default=None, metadata={NOT_WRITTEN: True})
@@ -248,11 +254,33 @@ class Schema:
     def __post_init__(self) -> None:
         if not self.rules:
             raise ValueError("a schema without rules")
+        if self.cache is not None:
+            self._refuse_cache(self.cache)
         if self.fits_weights and self.has_floats:
             raise ValueError("fitted codes of floats: those of integers can be fitted")
         if self.canonical not in CANONICAL:
             raise unknown_name(
                 f"Reading the schema '{self.name}'", "canonical pipeline", self.canonical, CANONICAL
+            )
+
+    def _refuse_cache(self, cache: Spec) -> None:
+        """What a cache cannot have."""
+        if cache.granularity is Granularity.BLOCK:
+            raise ValueError("what a decoder keeps per block, which is per tensor, head or channel")
+        if cache.granularity is Granularity.CHANNEL and self.canonical != CACHE_CHANNELS_PIPELINE:
+            raise ValueError(
+                "what a decoder keeps per channel, whose channels only canonical = "
+                f"'{CACHE_CHANNELS_PIPELINE}' has"
+            )
+        if cache.dynamic or cache.fixed is not None:
+            raise ValueError("dynamic or fixed parameters of what a decoder keeps")
+        if not all(
+            spec is None or spec.dynamic
+            for rule in self.rules
+            for spec in (rule.activation, rule.input, rule.output)
+        ):
+            raise ValueError(
+                "a cache next to activations with known ranges, which hold keys and values too"
             )
 
     @property
@@ -261,11 +289,13 @@ class Schema:
         if self.made_by is not None:
             return self.made_by.summary
         for rule in self.rules:
+            cache = [f"keys and values {self.cache}"] if self.cache is not None else []
             specs = (("activations", rule.activation or rule.input), ("weights", rule.weight))
             parts = [f"{what} {spec}" for what, spec in specs if spec is not None]
             parts += [f"biases {rule.bias}"] * (
                 rule.bias is not None and rule.bias.kind.value != "float"
             )
+            parts += cache
             if parts:
                 more = len(self.rules) - 1
                 return ", ".join(parts) + (f"; {more} more rule{'s' * (more > 1)}" if more else "")
@@ -279,12 +309,15 @@ class Schema:
         specs = (
             rule.spec_of(role) for rule in self.rules for role in Role if role is not Role.WEIGHT
         )
-        return any(spec is not None and spec.granularity is Granularity.CHANNEL for spec in specs)
+        in_parts = self.cache is not None and self.cache.granularity is not Granularity.TENSOR
+        return in_parts or any(
+            spec is not None and spec.granularity is Granularity.CHANNEL for spec in specs
+        )
 
     @property
     def weights_only(self) -> bool:
-        """Whether it quantizes weights and no computed value; of another quantizer that is not
-        known.
+        """Whether it quantizes weights and no computed value but what a decoder keeps; of another
+        quantizer that is not known.
         """
         if self.made_by is not None:
             return False
@@ -295,6 +328,11 @@ class Schema:
             if role not in (Role.WEIGHT, Role.BIAS)
         )
         return all(spec is None for spec in specs)
+
+    @property
+    def asks_nothing(self) -> bool:
+        """Whether its rules quantize nothing."""
+        return all(rule.spec_of(role) is None for rule in self.rules for role in Role)
 
     @property
     def has_floats(self) -> bool:
@@ -310,7 +348,9 @@ class Schema:
         specs = (
             rule.spec_of(role) for rule in self.rules for role in Role if role is not Role.WEIGHT
         )
-        return any(spec is not None and not spec.dynamic and spec.fixed is None for spec in specs)
+        return self.cache is not None or any(
+            spec is not None and not spec.dynamic and spec.fixed is None for spec in specs
+        )
 
     @property
     def fits_weights(self) -> bool:

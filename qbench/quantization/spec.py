@@ -133,6 +133,7 @@ class Role(enum.Enum):
     BIAS = "bias"
     SUM = "sum"
     OUTPUT = "output"
+    CACHE = "cache"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ class Slot:
 
     WEIGHT is every constant that meets data in a product or a sum, BIAS one that is added in the
     accumulator; CORRELATION is the product before the bias, SUM the result before a clip, OUTPUT
-    what leaves the unit.
+    what leaves the unit, CACHE a key or value that a decoder keeps for later tokens.
     """
 
     node: str
@@ -163,6 +164,7 @@ class Granularity(enum.Enum):
     TENSOR = "tensor"
     CHANNEL = "channel"
     BLOCK = "block"
+    HEAD = "head"  # of attention; of what a decoder keeps alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +296,8 @@ class Spec:
         words = [self.qtype, self.symmetry]
         if self.granularity is Granularity.CHANNEL:
             words.append("per channel")
+        if self.granularity is Granularity.HEAD:
+            words.append("per head")
         if self.block_size is not None:
             words.append(f"per block of {self.block_size}")
         if self.narrow_range:

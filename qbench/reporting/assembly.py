@@ -24,9 +24,9 @@ from qbench.reporting.findings_view import findings_of, with_findings
 from qbench.reporting.format import SYMBOLS, counted
 from qbench.reporting.histories import (
     Axes,
+    Costs,
     Histories,
     axes_of,
-    costs_of,
     read_cells,
 )
 from qbench.reporting.progress import WINDOW
@@ -41,6 +41,7 @@ from qbench.reporting.view import (
     RunView,
     read_run,
     shown_cell,
+    shown_suite,
 )
 from qbench.storage import ObjectFile
 from qbench.tracking import (
@@ -274,8 +275,8 @@ def build_report(
         memory: accepted results and regressions.
     """
     if suite is None:
-        suite = read_run(runs[-1]).suite if runs else ""
-    chosen = [run for run in runs if read_run(run).suite == suite][-window:]
+        suite = shown_suite(runs[-1]) if runs else ""
+    chosen = [run for run in runs if shown_suite(run) == suite][-window:]
     if not chosen:
         return Report(
             suite=suite,
@@ -283,7 +284,7 @@ def build_report(
             is_red=False,
         )
     chosen, parts = _with_parts_merged(chosen)
-    past, reds, histories = read_cells(chosen)
+    past, reds, histories, records = read_cells(chosen)
     views = [
         replace(_view_of(run), cells=len(cells), red=red)
         for run, cells, red in zip(chosen, past, reds, strict=True)
@@ -325,7 +326,7 @@ def build_report(
         repository=memory.repository,
         meanings=memory.meanings,
         past=past,
-        costs=costs_of(chosen, views, cells),
+        costs=Costs(records, views).of(cell.key for cell in cells if cell.metrics),
         new_classes=new_classes,
         class_remedy=_class_remedy(past, views) if new_classes else "",
         powers=data_powers(cells),
@@ -375,7 +376,7 @@ def build_reports(
     runs: Sequence[Run], *, window: int = WINDOW, memory: Memory = NOTHING
 ) -> tuple[Report, ...]:
     """One report per suite, that of the newest run first; one empty report without runs."""
-    suites = dict.fromkeys(read_run(run).suite for run in reversed(runs))
+    suites = dict.fromkeys(shown_suite(run) for run in reversed(runs))
     built = (build_report(runs, suite, window=window, memory=memory) for suite in suites)
     return tuple(built) or (build_report(()),)
 

@@ -93,6 +93,12 @@ def _quantizer(cell: CellView) -> str:
     return "" if cell.record.quantizer is None else cell.record.quantizer.short
 
 
+def _simulated(cell: CellView) -> str:
+    """``simulated float8e4m3fn``: types of floats that the backend computed in float32."""
+    types = cell.record.simulated
+    return f"simulated {', '.join(types)}" if types else ""
+
+
 def _runs(cell: CellView) -> str:
     """``350 to 355 in 5 runs``: the counts of the first metric, where runs of the same code
     differ.
@@ -134,6 +140,7 @@ _ALL = (
         special=True,
     ),
     _fact("quantizer", "Quantizer", _quantizer, "quantizer"),
+    _fact("simulated", "Simulated", _simulated, "simulated"),
     _fact("red", "Red", red_age, "outcome", "excused"),
     _fact("moved", "Moved", _moved, "metrics", "gates", "environment_class"),
     _fact("why", "Why", _why, "outcome", "rule", "headline", "notices", special=True),
@@ -195,7 +202,7 @@ _ALL = (
         key="planned",
         heading="Planned",
         text=planned_text,
-        reads=("integer_macs",),
+        reads=("integer_macs", "weight_macs"),
     ),
     Column(
         key="executed",
@@ -281,7 +288,7 @@ class Table:
 CELLS = Table(
     (
         *(Place("model"), Place("backend")),
-        *(Place("schema", below=("quantizer",)), Place("outcome"), Place("metric")),
+        *(Place("schema", below=("quantizer", "simulated")), Place("outcome"), Place("metric")),
         *(
             Place("now", below=("count", "runs")),
             Place("fp32"),
@@ -301,7 +308,7 @@ CELLS = Table(
 
 ATTENTION = Table(
     (
-        Place("cell", below=("finding", "quantizer"), width="28%"),
+        Place("cell", below=("finding", "quantizer", "simulated"), width="28%"),
         Place("now", below=("metric_count", "runs"), style="b", width="17%"),
         Place("fp32", width="9%"),
         Place("change", below=("margin", "parts"), style="strong", width="12%"),
@@ -317,14 +324,14 @@ KNOWN = Table((Place("cell"), Place("now", below=("metric",)), Place("change"), 
 
 MARKDOWN = Table(
     (
-        *(Place("cell", below=("quantizer",)), Place("metric"), Place("red")),
+        *(Place("cell", below=("quantizer", "simulated")), Place("metric"), Place("red")),
         *(Place("now_count"), Place("fp32")),
         *(Place("change", below=("parts",), style="strong"), Place("margin"), Place("flips")),
     )
 )
 """The red cells of one cause, in Markdown."""
 
-TERMINAL = Table((Place("course"), Place("margin"), Place("flips_words")))
+TERMINAL = Table((Place("course"), Place("margin"), Place("flips_words"), Place("simulated")))
 """What the line of a red cell on a terminal has about its first metric, between the name and
 the age.
 """

@@ -1,13 +1,12 @@
 """The last nights of the cells, one line for each model and schema: what moved, and how far."""
 
-import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qbench.judging import Cell
 from qbench.reporting.chart import Frame, confidence_band, frame_of, line_path, number
 from qbench.reporting.format import integers_text
-from qbench.reporting.trends import RunPoint, Trend
+from qbench.reporting.trends import RunPoint, Trend, turns_of
 from qbench.reporting.view import ABSENT, CellView
 from qbench.tracking import least_step, slide_of
 
@@ -24,7 +23,7 @@ NIGHTS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class RecentNights:
     """The last nights of ``cells``, which are equal to the digit on several backends.
 
     ``trend``: their lead metric in these nights; ``points``: those of the newest class on the
@@ -82,7 +81,7 @@ def _values(point: RunPoint) -> tuple[float, ...]:
     return tuple(one.metric.value for one in point.each)
 
 
-def course_of(cells: Sequence[CellView], trend: Trend, nights: int = NIGHTS) -> Course | None:
+def course_of(cells: Sequence[CellView], trend: Trend, nights: int = NIGHTS) -> RecentNights | None:
     """The course of ``cells`` over the last ``nights``; None where the newest run has no value."""
     last = trend.places[-1] if trend.places else max((p.position for p in trend.points), default=0)
     first = last - nights + 1
@@ -107,7 +106,7 @@ def course_of(cells: Sequence[CellView], trend: Trend, nights: int = NIGHTS) -> 
         if switch.of_samples and _place(trend, switch.position) > first
     )
     recent = replace(trend, points=shown, marks=marks, steps=steps, switches=others)
-    return Course(
+    return RecentNights(
         cells=tuple(cells),
         trend=recent,
         points=points,
@@ -132,7 +131,7 @@ def _slide(points: Sequence[RunPoint]) -> float:
 
 def courses_of(
     cells: Iterable[CellView], trends: Mapping[Cell, tuple[Trend, ...]]
-) -> tuple[Course, ...]:
+) -> tuple[RecentNights, ...]:
     """The course of each of ``cells`` that has a trend: slides first, then what moved, the
     largest loss first, then the rest in their order.
     """
@@ -144,7 +143,7 @@ def courses_of(
     return tuple(sorted((one for one in found if one is not None), key=_urgency))
 
 
-def _urgency(course: Course) -> tuple[bool, bool, float]:
+def _urgency(course: RecentNights) -> tuple[bool, bool, float]:
     sign = 1 if course.trend.metric.lower_is_better else -1
     loss = max(sign * (course.since or 0.0), course.slide)
     return not course.slide, not course.has_moved, -loss
@@ -171,19 +170,19 @@ def _digits(cell: CellView, trend: Trend) -> Hashable:
         (one.name, one.hits, one.out_of, one.reference_hits, one.losses, one.gains, one.limit)
         for one in cell.metrics
     )
-    points: list[Hashable] = []
-    before: RunPoint | None = None
+    each = [one for point in trend.points for one in point.each]
+    turns: list[Hashable] = []
     last: Hashable = None
-    for one in itertools.chain.from_iterable(point.each for point in trend.points):
-        if before is None or one.cell is not before.cell:  # most nights repeat the one before
-            place = classes.setdefault(one.environment_class, len(classes))
-            shown = one.metric.value, one.metric.losses, one.metric.gains, place
-            if shown != last:
-                points.append(shown)
-            before, last = one, shown
-        points.append(one.position)
+    for place in turns_of(each):
+        one = each[place]
+        name = classes.setdefault(one.environment_class, len(classes))
+        shown = one.metric.value, one.metric.losses, one.metric.gains, name
+        if shown != last:
+            turns.append((place, shown))
+        last = shown
+    points = (*turns, *(one.position for one in each))
     facts = cell.record.outcome, trend.metric.name, trend.accepted, integers_text(cell)
-    return cell.key.model, cell.key.column, facts, metrics, tuple(points)
+    return cell.key.model, cell.key.column, facts, metrics, points
 
 
 # A course as inline SVG: the margin, the 95 % interval, the line, the newest value.
@@ -191,7 +190,7 @@ def _digits(cell: CellView, trend: Trend) -> Hashable:
 WIDTH, HEIGHT, _PAD = 132, 30, 3
 
 
-def course_svg(course: Course) -> str:
+def course_svg(course: RecentNights) -> str:
     """``course`` as one ``<svg>`` element, hidden from screen readers: its row has the numbers."""
     trend = course.trend
     whole = frame_of(trend, len(trend.places) or len(trend.points))

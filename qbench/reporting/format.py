@@ -183,7 +183,11 @@ def count_text(metric: MetricView) -> str:
 
 
 def planned_text(cell: CellView) -> str:
-    """The planned share in integers: ``98.6 %``; empty where nothing is planned."""
+    """The planned share in integers: ``98.6 %``, or ``98.6 % by weights`` where only these are
+    quantized or the types are floats; empty where nothing is planned.
+    """
+    if cell.record.weight_macs:
+        return f"{tenth_percent(cell.record.weight_macs)} by weights"
     return tenth_percent(cell.record.integer_macs) if cell.record.integer_macs else ""
 
 

@@ -1,7 +1,8 @@
 """The cells of the runs of a report, the history of each of them, and what each cost."""
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from qbench.judging import Cell
@@ -29,11 +30,14 @@ run alone.
 
 
 class Past(NamedTuple):
-    """The cells of each of several runs, how many of them are red, and the history of each cell."""
+    """The cells of each of several runs, how many of them are red, the history of each cell, and
+    its records.
+    """
 
     cells: tuple[Cells, ...]
     red: tuple[int, ...]
     histories: "Histories"
+    records: "Records"
 
 
 def read_cells(runs: Sequence[Run]) -> Past:
@@ -42,27 +46,68 @@ def read_cells(runs: Sequence[Run]) -> Past:
     Most int8 results never change, so a history of months mostly repeats its lines: a line equal to
     that of the run before is read once.
     """
-    known: dict[Axes, tuple[tuple[Any, ...], CellView, list[CellView | None]]] = {}
+    known: dict[Axes, _Known] = {}
     histories: dict[Cell, list[CellView | None]] = {}
+    records: dict[Cell, list[CellRecord | None]] = {}
     red: dict[int, bool] = {}
-    found: list[Cells] = []
+    found: list[_RunCells] = []
     for place, run in enumerate(runs):
-        cells: dict[Cell, CellView] = {}
+        views: list[CellView] = []
+        is_newest, is_twice = run is runs[-1], False
         for record in run.cells:
             axes, shown = axes_of(record), _shown_fields(record)
             before = known.get(axes)
-            if before is None or run is runs[-1] or before[0] != shown:
+            if before is None or is_newest or before[0] != shown:
                 view = read_cell(record)
                 history = histories.setdefault(view.key, [None] * len(runs))
-                before = known[axes] = shown, view, history
+                measured = records.setdefault(view.key, [None] * len(runs))
+                before = known[axes] = shown, view, history, measured
                 red[id(view)] = view.is_red
-            cells[before[1].key] = before[2][place] = before[1]
-        found.append(cells)
+            _, view, history, measured = before
+            is_twice = is_twice or history[place] is not None
+            history[place] = view
+            if record.carried is None:
+                measured[place] = record
+            views.append(view)
+        found.append(_RunCells({view.key: view for view in views}.values() if is_twice else views))
     return Past(
         cells=tuple(found),
-        red=tuple(sum(red[id(view)] for view in cells.values()) for cells in found),
+        red=tuple(sum(map(red.__getitem__, map(id, cells.views))) for cells in found),
         histories=histories,
+        records=records,
     )
+
+
+_Known = tuple[tuple[Any, ...], CellView, list[CellView | None], list[CellRecord | None]]
+"""What a line of a cell shows, its view, and what the cell has in each run."""
+
+
+class _RunCells(Mapping[Cell, CellView]):
+    """The cells of one run, of which ``views`` has each once. A report looks for cells in few of
+    its runs: the table is made when one is looked for.
+    """
+
+    def __init__(self, views: Iterable[CellView]) -> None:
+        self.views = tuple(views)
+
+    @cached_property
+    def _table(self) -> dict[Cell, CellView]:
+        return {view.key: view for view in self.views}
+
+    def __getitem__(self, key: Cell) -> CellView:
+        return self._table[key]
+
+    def __iter__(self) -> Iterator[Cell]:
+        return iter(self._table)
+
+    def __len__(self) -> int:
+        return len(self.views)
+
+    def items(self) -> ItemsView[Cell, CellView]:
+        return self._table.items()
+
+    def values(self) -> ValuesView[CellView]:
+        return self._table.values()
 
 
 def views_of(records: Sequence[CellRecord], known: Cells) -> dict[Cell, CellView]:
@@ -83,20 +128,33 @@ Histories = Mapping[Cell, Sequence[CellView | None]]
 """Cell → its view in each run, None where the run does not have it."""
 
 
-def costs_of(
-    runs: Sequence[Run], views: Sequence[RunView], cells: Sequence[CellView]
-) -> dict[Cell, Cost]:
-    """The cost of each of ``cells``; of records as they are, whose seconds differ in every run."""
-    found: dict[Cell, list[CellRecord | None]] = {
-        cell.key: [None] * len(runs) for cell in cells if cell.metrics
-    }
-    measured: dict[Axes, list[CellRecord | None]] = {}
-    for place, run in enumerate(runs):
-        for record in run.cells:
-            axes = axes_of(record)
-            if axes not in measured:
-                measured[axes] = found.get(shown_cell(record), [None] * len(runs))
-            if record.carried is None:
-                measured[axes][place] = record
-    costs = ((key, cost_of(records, views)) for key, records in found.items())
-    return {key: cost for key, cost in costs if cost is not None}
+Records = Mapping[Cell, Sequence[CellRecord | None]]
+"""Cell → its record in each run that measured it, as it is there: seconds differ in every run."""
+
+
+class Costs(Mapping[Cell, Cost]):
+    """The cost of each cell of ``records`` that has one; made when it is read, since the pages of
+    models are drawn by several processes.
+    """
+
+    def __init__(self, records: Records, views: Sequence[RunView]) -> None:
+        self._records = records
+        self._views = views
+
+    def of(self, keys: Iterable[Cell]) -> "Costs":
+        """Those of the cells ``keys`` alone."""
+        return Costs({key: self._records[key] for key in keys if key in self._records}, self._views)
+
+    @cached_property
+    def _made(self) -> dict[Cell, Cost]:
+        costs = ((key, cost_of(records, self._views)) for key, records in self._records.items())
+        return {key: cost for key, cost in costs if cost is not None}
+
+    def __getitem__(self, key: Cell) -> Cost:
+        return self._made[key]
+
+    def __iter__(self) -> Iterator[Cell]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)

@@ -13,7 +13,7 @@ from qbench.judging import Cell
 from qbench.reporting import columns
 from qbench.reporting import format as words
 from qbench.reporting.chart import flips_svg, line_names, sparkline_svg, trend_svg
-from qbench.reporting.courses import NIGHTS, Course, course_svg, courses_of, folded
+from qbench.reporting.courses import NIGHTS, RecentNights, course_svg, courses_of, folded
 from qbench.reporting.distribution_chart import distribution_svgs, facts_of
 from qbench.reporting.findings_view import Found, decibels, found_text, node_of
 from qbench.reporting.many_models import (
@@ -583,7 +583,7 @@ def _costs_of(report: Report, model: str) -> list[tuple[Cell, Cost]]:
     return sorted(found, key=lambda one: (-one[1].times[-1], one[0]))
 
 
-def _courses_of(report: Report) -> tuple[list[Course], list[Course]]:
+def _courses_of(report: Report) -> tuple[list[RecentNights], list[RecentNights]]:
     """The courses that moved in the last nights, and the others."""
     courses = courses_of(report.cells, report.trends)
     moved = [course for course in courses if course.has_moved]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from qbench.judging import Cell
 from qbench.number_text import thousands
 from qbench.reporting.report import Matrix, Report
-from qbench.reporting.trends import Cost, StepGroup
+from qbench.reporting.trends import StepGroup
 from qbench.reporting.view import CellView
 
 MOST_MODELS = 1_000
@@ -35,7 +35,7 @@ def most_telling(report: Report, most: int = MOST_MODELS) -> Report:
         report,
         cells=tuple(cell for cell in report.cells if cell.key.model in chosen),
         matrices=tuple(matrix for matrix in matrices if matrix.rows),
-        costs={key: cost for key, cost in report.costs.items() if key.model in chosen},
+        costs=report.costs.of(cell.key for cell in report.cells if cell.key.model in chosen),
         powers=tuple(power for power in report.powers if power.model in chosen),
         notices=(notice, *report.notices),
     )
@@ -134,10 +134,8 @@ def by_model(report: Report) -> Iterator[tuple[str, Report]]:
     for group in report.step_groups:
         for model in dict.fromkeys(step[0].model for step in group.steps):
             steps.setdefault(model, []).append(group)
-    costs: dict[str, dict[Cell, Cost]] = {}
-    for key, cost in report.costs.items():
-        costs.setdefault(key.model, {})[key] = cost
     for model, own in cells.items():
         groups = tuple(steps.get(model, ()))
-        kept = replace(report, cells=tuple(own), step_groups=groups, costs=costs.get(model, {}))
+        costs = report.costs.of(cell.key for cell in own)
+        kept = replace(report, cells=tuple(own), step_groups=groups, costs=costs)
         yield model, kept

@@ -2,7 +2,8 @@
 the page.
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +23,6 @@ from qbench.tracking import (
     tally_faults,
 )
 
-_EXAMPLES = 3
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofTable:
@@ -39,7 +38,9 @@ class ProofTable:
         let_through, no_effect: how many trials.
         of_class: how many nothing caught but what was accepted for one class of environments.
         cells: all of them; ``green`` of them were used, ``left_out`` are red or do not run.
-        untried: kinds that the budget left out. unfit: kinds that no cell has a place for.
+        not_put: places at which a fault itself failed: they are no trials.
+        untried: kinds that were not tried once. unfit: kinds that no cell has a place for.
+        lacking: shares without results or without an end, in words.
         repeated: trials with two results.
         floor: the least share to be caught; None: none was asked for.
     """
@@ -58,10 +59,17 @@ class ProofTable:
     cells: int
     green: int
     left_out: tuple[ProofCell, ...]
+    not_put: tuple[ProofTrial, ...] = ()
     untried: tuple[str, ...] = ()
     unfit: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
     repeated: tuple[str, ...] = ()
     floor: float | None = None
+
+    @property
+    def proves_nothing(self) -> bool:
+        """Whether no fault changed anything, so that there is no share."""
+        return self.caught.share is None
 
     @property
     def is_below(self) -> bool:
@@ -74,21 +82,18 @@ class ProofTable:
         """All of them."""
         return sum(tally.trials for tally in self.tallies)
 
-    @property
-    def not_put(self) -> int:
-        """How many trials could not be made."""
-        return sum(tally.not_put for tally in self.tallies)
-
 
 def proof_table(
     proof: Proof,
     what: Mapping[str, str],
     *,
     untried: tuple[str, ...] = (),
+    lacking: tuple[str, ...] = (),
     floor: float | None = None,
 ) -> ProofTable:
     """The table of ``proof``."""
-    tried = {trial.fault for trial in proof.trials}
+    # a kind that is pending may have its place in another share
+    placed = {trial.fault for trial in proof.trials} | {*untried, *proof.pending}
     kinds = {kind: None for one in proof.starts for kind in (*one.kinds, *one.unfit)}
     left_out = tuple(one for one in proof.cells.values() if one.is_left_out)
     return ProofTable(
@@ -106,8 +111,10 @@ def proof_table(
         cells=len({name for one in proof.starts for name in one.cells}),
         green=sum(one.is_green is True for one in proof.cells.values()),
         left_out=left_out,
+        not_put=tuple(one for one in proof.trials if not one.is_made),
         untried=untried,
-        unfit=tuple(kind for kind in kinds if kind not in tried and kind not in untried),
+        unfit=tuple(kind for kind in kinds if kind not in placed),
+        lacking=lacking,
         repeated=proof.repeated,
         floor=floor,
     )
@@ -148,8 +155,10 @@ def interval_text(caught: Caught) -> str:
 def share_sentence(table: ProofTable) -> str:
     """``caught 380 of 392 faults that changed something: 96.9 % (95 % interval 95 to 98 %)``."""
     caught = table.caught
+    if not table.trials:
+        return "nothing was proven: no trial was made"
     if caught.share is None:
-        return "no fault that was tried changed anything"
+        return "nothing was proven: no fault that was tried changed anything"
     text = (
         f"caught {caught.count} of {counted(caught.n, 'fault')} that changed something: "
         f"{percent(caught.share, 1)} (95 % interval {interval_text(caught)})"
@@ -208,32 +217,40 @@ PROOF_COLUMNS = (
 
 def proof_notes(table: ProofTable) -> tuple[str, ...]:
     """What limits what the table says, a sentence each."""
-    notes = []
+    notes = [f"not complete: {words}" for words in table.lacking]
     if table.untried:
-        missing = ", ".join(table.untried)
-        notes.append(f"the budget ended before every kind was tried once; missing: {missing}")
+        notes.append(f"not every kind was tried once; missing: {', '.join(table.untried)}")
     if table.of_class:
         notes.append(
             f"{table.of_class} of the {table.caught.count} were caught by nothing but the accepted "
             "results of this class of environments: --new-class shows what is let through where "
             "there are none, as after an upgrade of the engine"
         )
-    if table.left_out:
-        named = "; ".join(
-            f"{one.cell} ({one.outcome}: {one.headline})" for one in table.left_out[:_EXAMPLES]
-        )
-        more = len(table.left_out) - _EXAMPLES
-        notes.append(
-            f"{counted(len(table.left_out), 'cell')} left out, not green without a fault: {named}"
-            + (f"; and {more} more" if more > 0 else "")
-        )
-    if table.not_put:
-        notes.append(
-            f"{counted(table.not_put, 'trial')} not counted: the fault itself failed at its place"
-        )
+    notes += _left_out(table.left_out)
+    notes += _not_put(table.not_put)
     if table.unfit:
         notes.append(f"no cell has a place for: {', '.join(table.unfit)}")
     return (*notes, *table.repeated)
+
+
+def _left_out(cells: Sequence[ProofCell]) -> Iterator[str]:
+    """A sentence for each outcome of cells that were not used, with their names and why."""
+    for outcome in dict.fromkeys(one.outcome for one in cells):
+        same = [one for one in cells if one.outcome == outcome]
+        named = "; ".join(f"{one.cell} ({one.headline})" for one in same[:_NAMED])
+        more = f"; and {len(same) - _NAMED} more" if len(same) > _NAMED else ""
+        yield f"{counted(len(same), 'cell')} left out, {outcome} without a fault: {named}{more}"
+
+
+def _not_put(places: Sequence[ProofTrial]) -> Iterator[str]:
+    """A sentence for each kind and each reason why it could not be put."""
+    counts = Counter((one.fault, one.headline) for one in places)
+    for (fault, reason), count in counts.items():
+        yield f"{fault} could not be put at {counted(count, 'place')}: {reason}"
+
+
+_NAMED = 30
+"""Cells of one outcome that are named; ``--json`` names all."""
 
 
 def proof_facts(table: ProofTable) -> dict[str, Any]:
@@ -245,7 +262,10 @@ def proof_facts(table: ProofTable) -> dict[str, Any]:
         "trials": table.trials,
         "let_through": table.let_through,
         "no_effect": table.no_effect,
-        "not_put": table.not_put,
+        "not_put": [
+            {"fault": one.fault, "cell": one.cell, "sites": list(one.sites), "reason": one.headline}
+            for one in table.not_put
+        ],
         "caught_by_class_alone": table.of_class,
         "cells": table.cells,
         "green": table.green,
@@ -254,6 +274,7 @@ def proof_facts(table: ProofTable) -> dict[str, Any]:
             for one in table.left_out
         ],
         "untried": list(table.untried),
+        "lacking": list(table.lacking),
         "not_applicable": list(table.unfit),
         "repeated": list(table.repeated),
         "by_model": {name: _caught_facts(one) for name, one in table.by_model.items()},

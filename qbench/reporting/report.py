@@ -19,8 +19,9 @@ from qbench.number_text import value_text as value_text_of
 from qbench.reporting.carried import carried_sentence
 from qbench.reporting.findings_view import Found
 from qbench.reporting.format import change_text, counted, value_text
+from qbench.reporting.histories import Costs
 from qbench.reporting.samples_view import SchemaSamples
-from qbench.reporting.trends import Cost, StepGroup, Trend
+from qbench.reporting.trends import StepGroup, Trend
 from qbench.reporting.view import ABSENT, UNJUDGED, Cells, CellView, MetricView, RunView
 from qbench.tracking import Alert, Regression
 
@@ -84,7 +85,7 @@ class Report:
     repository: str = ""
     meanings: Mapping[str, str] = field(default_factory=dict)
     past: tuple[Cells, ...] = ()
-    costs: Mapping[Cell, Cost] = field(default_factory=dict)
+    costs: Costs = field(default_factory=lambda: Costs({}, ()))
     new_classes: tuple[str, ...] = ()
     class_remedy: str = ""
     powers: tuple[DataPower, ...] = ()

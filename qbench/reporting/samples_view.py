@@ -118,7 +118,12 @@ class SchemaSamples:
         first = listed[0].data[name]
         ids = dict.fromkeys(one.id for cell in listed for one in cell.data[name].samples)
         rows = {cell.key: _rows(cell, name) for cell in self.cells}
-        rows_before = {key: _rows(cell, name) for key, cell in self.before.items()}
+        rows_before = {
+            # most nights repeat the lines of the one before
+            cell.key: rows[cell.key] if cell.data is before.data else _rows(before, name)
+            for cell in self.cells
+            if (before := self.before.get(cell.key)) is not None
+        }
         samples = [self._sample(name, sample, rows, rows_before) for sample in ids]
         return DataSamples(
             name=name,
@@ -191,10 +196,21 @@ def _told_before(
     before: CellSamples, name: str, row: ChangedSample | None, *, now: ToldAnswer
 ) -> ToldAnswer:
     """The answer of ``before``, or that it is the same as the one of ``now``."""
-    then = _told(before, name, row, run=before.run)
-    if now.parts and now.sources == then.sources and _shown(now) == _shown(then):
-        return ToldAnswer(sources=now.sources, run=then.run, words=SAME)
-    return then
+    if now.parts and now.sources == (before.key.backend,) and _repeats(now, row):
+        return ToldAnswer(sources=now.sources, run=run_words(before.run), words=SAME)
+    return _told(before, name, row, run=before.run)
+
+
+def _repeats(now: ToldAnswer, row: ChangedSample | None) -> bool:
+    """Whether ``row``, of an earlier run, has the same as ``now``, which has an answer."""
+    if row is None:
+        return False
+    return (now.effect, now.parts, now.change, now.values) == (
+        row.effect,
+        row.quantized,
+        row.change,
+        row.values,
+    )
 
 
 _shown: Callable[[ToldAnswer], tuple[Hashable, ...]] = operator.attrgetter(

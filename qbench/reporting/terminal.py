@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -561,6 +562,8 @@ RICH_STYLES = {
 
 NOTICES = 6
 """The notices that are shown; the others are counted."""
+_MODELS_NAMED = 4
+"""Models with unsupported cells that a brief summary names."""
 _COUNT = re.compile(r" \([\d,]+ cells\)$")
 _TONES = {"red": "bad", "incomplete": "warn", "empty": "warn", "green": "good"}
 
@@ -577,7 +580,7 @@ def styled_lines(
     Args:
         width: columns; less than 40 counts as 40.
         unicode: False writes every symbol as an ASCII letter.
-        brief: only what is red, and the last sentence.
+        brief: only what is red, what was not measured, and the last sentence.
     """
     try:
         lines = list(_lines(_reported(source), max(width, 40), brief=brief))
@@ -613,7 +616,7 @@ def summary_lines(
 def _lines(report: Report, width: int, *, brief: bool) -> Iterable[Line]:
     red = red_lines(report, width)
     if brief:
-        lines = [*red, Line(""), *_sentence(report, width)]
+        lines = [*red, Line(""), *_not_measured(report, width), *_sentence(report, width)]
     else:
         lines = [
             *_open_margins(report, width),
@@ -640,6 +643,27 @@ def _carried(report: Report, width: int) -> Iterable[Line]:
         yield from wrapped(report.carried, width, "muted", indent=0)
     if reasons := measured_reasons(cell.record for cell in report.cells):
         yield from wrapped(reasons, width, "muted", indent=0)
+
+
+def _not_measured(report: Report, width: int) -> Iterable[Line]:
+    """Which cells of a run were carried over or are unsupported: a line each, since a green
+    sentence does not tell them from cells that passed.
+    """
+    if report.carried:
+        yield from wrapped(report.carried, width, "muted", indent=0)
+    models = Counter(key.model for _, keys in report.unsupported for key in keys)
+    if not models:
+        return
+    named = [f"{name} ({count})" for name, count in models.most_common(_MODELS_NAMED)]
+    if len(models) > _MODELS_NAMED:
+        named.append(f"{counted(len(models) - _MODELS_NAMED, 'other model')}")
+    first, *others = [reason for reason, _ in report.unsupported]
+    more = f"; and {counted(len(others), 'other reason')}" if others else ""
+    text = (
+        f"{symbol_of('unsupported')} {counted(models.total(), 'cell')} unsupported, of "
+        f"{', '.join(named)}: {first}{more}"
+    )
+    yield from wrapped(text, width, "muted", indent=0)
 
 
 def class_sentence(report: Report) -> str:

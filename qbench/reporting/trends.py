@@ -2,10 +2,13 @@
 and their causes.
 """
 
+import functools
 import itertools
+import operator
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 from qbench.judging import FP32, Cell
@@ -142,8 +145,11 @@ class Trend:
         """The metric of every run, each that is in memory once: most nights repeat the one
         before.
         """
-        found = {id(one.metric): one.metric for point in self.points for one in point.each}
-        return tuple(found.values())
+        points = self.points
+        if any(map(_several, points)):
+            points = tuple(one for point in points for one in point.each)
+        metrics = tuple(map(_metric, points))
+        return tuple(dict(zip(map(id, metrics), metrics, strict=True)).values())
 
     @property
     def by_class(self) -> tuple[tuple[RunPoint, ...], ...]:
@@ -205,16 +211,17 @@ def cost_of(records: Sequence[CellRecord | None], runs: Sequence[RunView]) -> Co
     times: list[float] = []
     size, before = 0, 0
     resized: RunView | None = None
+    metrics, samples = None, 0
     for record, run in zip(records, runs, strict=True):
         if record is None:
             continue
-        samples = next((metric.n for metric in record.metrics.values()), 0)
-        if (
-            record.environment_class == last.environment_class
-            and "inference" in record.seconds
-            and samples > 0
-        ):
-            times.append(1000 * record.seconds["inference"] / samples)
+        if record.metrics is not metrics:  # most nights repeat the one before
+            metrics = record.metrics
+            samples = next((metric.n for metric in metrics.values()), 0)
+        seconds = record.seconds.get("inference")
+        is_here = record.environment_class == last.environment_class
+        if is_here and seconds is not None and samples > 0:
+            times.append(1000 * seconds / samples)
         here = record.constant_bytes or size
         if here != size:
             before, resized, size = size, run if size else None, here
@@ -251,21 +258,17 @@ def trend_of(
     those of this metric, which have the steps. ``accepted`` is the accepted value for the class of
     the newest run, a fraction. Only the lead of a quantized cell has intervals.
     """
-    points = []
-    last: CellView | None = None
-    found: MetricView | None = None
-    data, is_carried = "", False
-    for position, past in enumerate(history):
-        if past is None:
+    points: list[RunPoint] = []
+    newest = len(history) - 1
+    for past, positions in _unbroken(history):
+        found = next((m for m in past.metrics if m.name == metric.name), None)
+        if found is None:
             continue
-        if past is not last:  # the same view again holds the same metric
-            last, is_carried = past, past.record.is_carried
-            data = data_of(metric.name, past.record.digests_of("data"))
-            found = next((m for m in past.metrics if m.name == metric.name), None)
-        if is_carried and position < len(history) - 1:
-            continue  # it is no measurement of its run; the newest shows what the report shows
-        if found is not None:
-            points.append(RunPoint(position, past, found, (), data))
+        data = data_of(metric.name, past.record.digests_of("data"))
+        # one that was carried is no measurement; the newest shows what the report shows
+        is_carried = past.record.is_carried
+        shown = [one for one in positions if one == newest or not is_carried]
+        points += map(_point, product(shown, [past], [found], [()], [data]))
     places = places_of(runs) if places is None else places
     if places and places[-1] < len(places) - 1:
         points = list(_by_commit(points, places))
@@ -289,6 +292,40 @@ def trend_of(
         accepted=accepted,
         places=places,
     )
+
+
+_several: Callable[[RunPoint], tuple[RunPoint, ...]] = operator.attrgetter("several")
+_metric: Callable[[RunPoint], MetricView] = operator.attrgetter("metric")
+_cell: Callable[[RunPoint], CellView] = operator.attrgetter("cell")
+_point: Callable[[tuple[object, ...]], RunPoint] = functools.partial(tuple.__new__, RunPoint)
+"""What the name of the class does in a third of the time: a month of a large suite has millions."""
+
+
+def _unbroken(history: Sequence[CellView | None]) -> Iterator[tuple[CellView, list[int]]]:
+    """Each view of ``history`` with the positions that it has one after the other, but for runs
+    without the cell: most nights repeat the one before.
+    """
+    last: CellView | None = None
+    positions: list[int] = []
+    for position, past in enumerate(history):
+        if past is None:
+            continue
+        if past is not last:
+            if last is not None:
+                yield last, positions
+            last, positions = past, []
+        positions.append(position)
+    if last is not None:
+        yield last, positions
+
+
+def turns_of(points: Sequence[RunPoint]) -> list[int]:
+    """The places in ``points`` of those whose view is not that of the point before."""
+    if not points:
+        return []
+    cells = list(map(_cell, points))
+    others = map(operator.is_not, cells, cells[1:])
+    return [0, *itertools.compress(range(1, len(cells)), others)]
 
 
 def places_of(runs: Sequence[RunView]) -> tuple[int, ...]:
@@ -344,17 +381,16 @@ def stretches(points: Sequence[RunPoint]) -> list[tuple[RunPoint, ...]]:
 
 def _marks(points: Sequence[RunPoint]) -> Iterator[Mark]:
     """The stretches of runs with one reference and one limit, on the same samples."""
-    first = last = next(iter(points), None)
-    for point in points:
-        assert first is not None
-        assert last is not None
-        is_repeated = point.metric is last.metric and point.data == last.data
-        if not is_repeated and _bounds(point) != _bounds(first):
-            yield _mark(first, last)
-            first = point
-        last = point
-    if first is not None and last is not None:
-        yield _mark(first, last)
+    turns = turns_of(points)
+    begun: RunPoint | None = None
+    for place in turns:
+        point = points[place]
+        if begun is not None and _bounds(point) != _bounds(begun):
+            yield _mark(begun, points[place - 1])
+            begun = point
+        begun = begun or point
+    if begun is not None:
+        yield _mark(begun, points[-1])
 
 
 def _bounds(point: RunPoint) -> tuple[float, float | None, str]:
@@ -462,9 +498,8 @@ def _causes(before: RunPoint, after: RunPoint, runs: Sequence[RunView]) -> tuple
 
 def _switches(points: Sequence[RunPoint]) -> tuple[Switch, ...]:
     found = []
-    for before, after in itertools.pairwise(points):
-        if before.cell is after.cell:
-            continue  # lines that are equal are one view
+    for place in turns_of(points)[1:]:
+        before, after = points[place - 1], points[place]
         is_other = before.data != after.data
         words = [_remade(before.cell.record, after.cell.record, is_other=is_other)]
         if before.environment_class != after.environment_class:

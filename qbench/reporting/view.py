@@ -335,6 +335,11 @@ def _changed_fields(record: _Record, fields: Mapping[str, Any]) -> _Record:
     return structs.replace(record, **changed) if changed else record
 
 
+def shown_suite(run: Run) -> str:
+    """The suite of ``run`` on one line, also where its header has none."""
+    return text_of(table_of(run.header).get("suite"), "?")
+
+
 def read_run(run: Run) -> RunView:
     """The facts of ``run``, for people."""
     header, environment = table_of(run.header), table_of(run.environment)
@@ -343,7 +348,7 @@ def read_run(run: Run) -> RunView:
     )
     return RunView(
         id=text_of(header.get("id"), "?"),
-        suite=text_of(header.get("suite"), "?"),
+        suite=shown_suite(run),
         started=readable_time(text_of(header.get("started"))),
         commit=commit_text(header.get("commit")),
         processor=text_of(environment.get("processor")),

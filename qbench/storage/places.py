@@ -290,7 +290,7 @@ class ObjectFolder:
         """Inside the block, any error of the client is one sentence without a text of its own."""
         try:
             yield
-        except FileExistsError:
+        except (FileExistsError, UnavailableError):  # the client itself is not installed
             raise
         except Exception as error:
             kind = _NoObjectError if _is_no_object(error) else PlaceError

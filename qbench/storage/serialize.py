@@ -1,6 +1,7 @@
 """Plain values, JSON text, and TOML tables to and from frozen dataclasses."""
 
 import enum
+import functools
 import json
 import math
 import types
@@ -8,7 +9,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from qbench.errors import InputError, nearest, unknown_name
 from qbench.storage.conflicts import conflict_error, has_conflict
@@ -170,20 +171,63 @@ KEYS = "keys"
 collected in it.
 """
 
+FORMER_NAME = "former name"
+"""In the metadata of a field: what its key was called; a table that has that key is refused with
+the new name.
+"""
+
 NOT_WRITTEN = "not written"
 """In the metadata of a field that no table has: it comes from another file."""
 
 
-def _refuse_unknown(table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+def _refuse_unknown(
+    table: Mapping[str, Any], known: Sequence[str], renamed: Mapping[str, str], where: str
+) -> None:
     for key in table:
         if key not in known:
-            close = nearest(key, known)
+            close = renamed.get(key) or nearest(key, known)
             raise InputError(
                 f"Reading {where}",
                 found=f"an unknown key '{key}'",
                 expected=f"one of: {', '.join(known)}",
                 remedy=f"Did you mean '{close}'?" if close else "Remove it.",
             )
+
+
+class _Keys(NamedTuple):
+    """The keys of the table of one dataclass.
+
+    ``types``: key → its type. ``own``: those that are fields. ``needed``: of these, those without a
+    default. ``gathered``: each other key → the field that collects it. ``renamed``: former name of
+    a key → key.
+    """
+
+    types: Mapping[str, Any]
+    own: tuple[str, ...]
+    needed: tuple[str, ...]
+    gathered: Mapping[str, str]
+    renamed: Mapping[str, str]
+
+
+@functools.cache  # resolving the annotations takes longer than reading a table
+def _keys_of(cls: type[Any]) -> _Keys:
+    types_by_key = typing.get_type_hints(cls)
+    for one in fields(cls):
+        types_by_key |= one.metadata.get(KEYS, {})
+    own = [
+        one
+        for one in fields(cls)
+        if one.init and KEYS not in one.metadata and NOT_WRITTEN not in one.metadata
+    ]
+    return _Keys(
+        types=types_by_key,
+        own=tuple(one.name for one in own),
+        needed=tuple(
+            one.name for one in own if one.default is MISSING and one.default_factory is MISSING
+        ),
+        gathered={key: one.name for one in fields(cls) for key in one.metadata.get(KEYS, ())},
+        renamed={one.metadata[FORMER_NAME]: one.name for one in own if FORMER_NAME in one.metadata},
+    )
 
 
 def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
@@ -194,30 +238,16 @@ def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
         InputError: an unknown key, a missing one, or a value of the wrong type. A ``ValueError`` of
             ``cls`` itself becomes an ``InputError`` too.
     """
-    assert is_dataclass(cls)
-    hints = typing.get_type_hints(cls)
-    known = {
-        f.name: f
-        for f in fields(cls)
-        if f.init and KEYS not in f.metadata and NOT_WRITTEN not in f.metadata
-    }
-    gathering = {key: f.name for f in fields(cls) for key in f.metadata.get(KEYS, ())}
-    for one in fields(cls):
-        hints |= one.metadata.get(KEYS, {})
-    _refuse_unknown(table, [*known, *gathering], where)
+    keys = _keys_of(cls)  # type: ignore[arg-type]  # a class can be hashed
+    _refuse_unknown(table, [*keys.own, *keys.gathered], keys.renamed, where)
     values: dict[str, Any] = {}
     for key, value in table.items():
-        converted = _converted(hints[key], value, f"'{key}' of {where}")
-        if key in gathering:
-            values.setdefault(gathering[key], {})[key] = converted
+        converted = _converted(keys.types[key], value, f"'{key}' of {where}")
+        if key in keys.gathered:
+            values.setdefault(keys.gathered[key], {})[key] = converted
         else:
             values[key] = converted
-    needed = (
-        name
-        for name, one in known.items()
-        if one.default is MISSING and one.default_factory is MISSING
-    )
-    if missing := [name for name in needed if name not in values]:
+    if missing := [name for name in keys.needed if name not in values]:
         raise InputError(
             f"Reading {where}",
             found=f"no key{'s' * (len(missing) > 1)} {', '.join(map(repr, missing))}",

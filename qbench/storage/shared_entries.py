@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from qbench.errors import DamagedError
-from qbench.storage.places import ObjectFolder
+from qbench.storage.places import ObjectFolder, OtherContentError
 
 _OBJECTS, _LIST, _WHOLE = "objects", ".sha256", "/list"
+_OTHER = "content of another digest"
 _LINE = re.compile(r"([0-9a-f]{64})  (.*)")
 
 
@@ -48,13 +49,15 @@ class SharedEntries:
         """Store the entry at ``source``, whose files have these ``digests``, unless it is there.
 
         Raises:
-            OtherContentError: an object of this digest has other content.
+            DamagedError: an object of this digest has other content.
             PlaceError: the store does not answer, or refuses.
         """
         for name, digest in digests.items():
-            self.folder.keep(
-                f"{_OBJECTS}/{digest}", (source / name if name else source).read_bytes()
-            )
+            content = (source / name if name else source).read_bytes()
+            try:
+                self.folder.keep(f"{_OBJECTS}/{digest}", content)
+            except OtherContentError:  # the name is the digest of what it should be
+                raise self._damaged(f"{_OBJECTS}/{digest}", _OTHER) from None
         lines = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
         whole = f"{lines}{_sha256(lines.encode())}  {_WHOLE}\n"
         try:
@@ -67,7 +70,7 @@ class SharedEntries:
         if content is None or _sha256(content) != digest:
             raise self._damaged(
                 f"{_OBJECTS}/{digest}",
-                "no such object" if content is None else "content of another digest",
+                "no such object" if content is None else _OTHER,
             )
         return content
 

@@ -37,7 +37,10 @@ def visible(text: str, keep: str = "") -> str:
     # only the rare characters that are no ASCII letters or signs are looked up: a page has a
     # million of the others
     doubtful = re.compile(f"[^ -~{re.escape(keep)}]") if keep else _NO_SIGN
-    return doubtful.sub(lambda one: _escape(one[0]) if _is_hidden(one[0]) else one[0], text)
+    hidden = filter(_is_hidden, set(doubtful.findall(text)))
+    if written := {ord(one): _escape(one) for one in hidden}:
+        return text.translate(written)
+    return text
 
 
 def neutral_line(text: str) -> str:

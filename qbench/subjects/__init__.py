@@ -33,11 +33,14 @@ if TYPE_CHECKING:
     from qbench.subjects.detection import restored_boxes as restored_boxes
     from qbench.subjects.detection import unframed as unframed
     from qbench.subjects.digits import digits_arrays as digits_arrays
+    from qbench.subjects.factory_names import is_factory as is_factory
+    from qbench.subjects.language import CachedValue as CachedValue
     from qbench.subjects.language import CausalLanguageModel as CausalLanguageModel
     from qbench.subjects.language import DecoderForm as DecoderForm
     from qbench.subjects.language import GreedyText as GreedyText
     from qbench.subjects.language import causal_lm as causal_lm
     from qbench.subjects.language import decoder_form as decoder_form
+    from qbench.subjects.language import with_nothing_kept as with_nothing_kept
     from qbench.subjects.model_files import data_notes as data_notes
     from qbench.subjects.model_files import model_from_file as model_from_file
     from qbench.subjects.model_files import only_graph as only_graph

@@ -257,7 +257,7 @@ class Dataset:
         doing = f"Making the data set '{name}'"
         is_lone = not isinstance(feeds, Mapping)
         arrays = {
-            key: _feed(np.asarray(one), f"{doing}, its array '{key}'")
+            key: _feed(np.asarray(one), key, f"{doing}, its array '{key}'")
             for key, one in ({"x": feeds} if is_lone else feeds).items()  # type: ignore[union-attr]
         }
         lengths = {key: len(one) for key, one in arrays.items()}
@@ -461,14 +461,17 @@ def class_namer(data: Dataset) -> Callable[[int], str]:
     return lambda number: names.get(number, f"class {number}")
 
 
-def _feed(array: Array, doing: str) -> Array:
+def _feed(array: Array, name: str, doing: str) -> Array:
     """``array`` (n, …) as it is fed: float64 as float32, which is what networks take."""
     if array.ndim == 0 or not len(array) or array.dtype.kind not in "fiub":
+        remedy = "Save the feeds stacked along the first axis."
+        if array.ndim == 1 and array.dtype.kind == "U":
+            remedy = f"Where they say what each sample comes from, append '?sources={name}'."
         raise InputError(
             doing,
             found=f"shape {array.shape} of {array.dtype}",
             expected="(n, …) numbers, one row per sample, n at least 1",
-            remedy="Save the feeds stacked along the first axis.",
+            remedy=remedy,
         )
     if array.dtype != np.float64:
         return array

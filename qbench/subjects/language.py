@@ -2,7 +2,7 @@
 token by token, and greedy text.
 
     logits(t) = decoder(token 0 … t)              of a graph without a cache: one run for a window
-    logits, kept' = decoder(tokens, kept)         of one with it: ``past`` in, ``present`` out
+    logits, cache' = decoder(tokens, cache)       of one with it: ``past`` in, ``present`` out
 
     ln p(t + 1) = logits(t)[token t + 1] − ln Σ exp logits(t)
 
@@ -12,14 +12,12 @@ and the least probability of all: what is compared lies within proven bounds of 
 distribution (``metrics/token_streams.py``), and memory grows with k, not with the vocabulary.
 
 Names of inputs differ between exporters. Integers are tokens, except a mask (``…mask…``, all ones
-here, as windows of one length run together) and places (``position…``). A kept value is an input
-of floats or codes whose name says key or value; it belongs to the output with the same numbers and
-the same one of the two words: ``past_key_values.0.key`` → ``present.0.key``, ``key_3`` →
-``next_key_3``.
+here, as windows of one length run together) and places (``position…``). A cache is found by its
+names, too (``graph/decoder_cache.py``). What an encoder made of a document (``…encoder…``) is
+the same in every run of a window, and comes with its sample.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,6 +25,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.errors import InputError
+from qbench.graph import cache_slot
 from qbench.metrics import (
     PADDING,
     AnswerKind,
@@ -42,18 +41,17 @@ from qbench.subjects.subject import Runner
 from qbench.subjects.tasks import GRAPH, runner_named
 
 _FREE = -1
-"""In the shape of a kept value: the axis of samples, and that of tokens."""
+"""In the shape of a value of the cache: the axis of samples, and that of tokens."""
+_ENCODER = "encoder"
+"""In the name of an input: an encoder made it of the document."""
 _INTEGERS = (ir.DataType.INT64, ir.DataType.INT32)
-_ROLES = {"key": "key", "k": "key", "value": "value", "v": "value"}
 _BLOCK = 1 << 20
 """Logits that are ranked at once."""
 
-Slot = tuple[tuple[int, ...], str]
-
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What a decoder keeps of earlier tokens.
+class CachedValue:
+    """A key or value of the cache of a decoder.
 
     Args:
         past, present: names of the input and of the output.
@@ -84,7 +82,9 @@ class DecoderForm:
         logits: the output (n, t, words), or (n, words) of one that takes one token a run.
         mask: the input (n, s + t) of ones; None: it has none.
         positions: the input (n, t) of places; None: it has none.
-        kept: values from run to run; empty: it has no cache.
+        cache: values from run to run; empty: it has no cache.
+        given: the inputs that a sample holds, such as the states of an encoder; each run of a
+            window takes them as they are.
         one_token: whether a run takes one token alone.
         dtypes: numpy's types of the inputs of whole numbers that are not int64, by name.
     """
@@ -94,29 +94,37 @@ class DecoderForm:
     dtypes: Mapping[str, str] = field(default_factory=dict)
     mask: str | None = None
     positions: str | None = None
-    kept: tuple[Kept, ...] = ()
+    cache: tuple[CachedValue, ...] = ()
+    given: tuple[str, ...] = ()
     one_token: bool = False
 
     @property
     def name(self) -> str:
         """What a task's name says of it."""
-        return f"{self.tokens} → {self.logits}, {len(self.kept)} kept"
+        given = f", {len(self.given)} given" if self.given else ""
+        return f"{self.tokens} → {self.logits}, {len(self.cache)} kept{given}"
 
 
-def decoder_form(model: ir.Model, title: str = "the decoder") -> DecoderForm:
+def decoder_form(
+    model: ir.Model, title: str = "the decoder", *, given: Sequence[str] = ()
+) -> DecoderForm:
     """What the inputs and outputs of ``model`` are.
 
     Args:
         title: of the model in errors.
+        given: inputs that samples hold, in addition to those with ``encoder`` in their names.
 
     Raises:
-        InputError: no input of tokens, no logits, an input that no decoder has, or kept values that
-            do not match.
+        InputError: no input of tokens, no logits, an input that no decoder has, or a cache whose
+            past and present do not match.
     """
     graph, doing = model.graph, f"Reading the inputs of '{title}' as those of a language model"
     inputs = {
         str(value.name): value for value in graph.inputs if value.name not in graph.initializers
     }
+    held = tuple(name for name in inputs if name in given or _ENCODER in name.lower())
+    inputs = {name: value for name, value in inputs.items() if name not in held}
+    outputs = [value for value in graph.outputs if _ENCODER not in str(value.name).lower()]
     whole = [name for name, value in inputs.items() if value.dtype in _INTEGERS]
     mask = next((name for name in whole if "mask" in name.lower()), None)
     positions = next((name for name in whole if "position" in name.lower()), None)
@@ -130,9 +138,9 @@ def decoder_form(model: ir.Model, title: str = "the decoder") -> DecoderForm:
             remedy="Export the decoder alone, with input_ids (n, t).",
         )
     past = {name: value for name, value in inputs.items() if name not in whole}
-    kept = _kept_values(past, graph.outputs, doing)
-    presents = {one.present for one in kept}
-    logits = [value for value in graph.outputs if value.name not in presents]
+    cache = _cached_values(past, outputs, doing)
+    presents = {one.present for one in cache}
+    logits = [value for value in outputs if value.name not in presents]
     named = next((one for one in logits if one.name == "logits"), logits[0] if logits else None)
     if named is None or (named.shape is not None and len(named.shape) not in (2, 3)):
         raise InputError(
@@ -148,47 +156,85 @@ def decoder_form(model: ir.Model, title: str = "the decoder") -> DecoderForm:
         dtypes={name: "int32" for name in whole if inputs[name].dtype == ir.DataType.INT32},
         mask=mask,
         positions=positions,
-        kept=kept,
+        cache=cache,
+        given=held,
         one_token=(named.shape is not None and len(named.shape) == 2)
         or (ids.shape is not None and ids.shape[-1] == 1),
     )
+
+
+def with_nothing_kept(
+    model: ir.Model, batches: Iterable[Mapping[str, Array]]
+) -> Iterator[Mapping[str, Array]]:
+    """``batches`` of tokens (n, t) with what a decoder also takes in its first run: no past,
+    a mask of ones, places from 0. Batches of another model, or that hold a value of the past,
+    stay as they are.
+
+    Raises:
+        InputError: inputs of a decoder that are to be made are others than ``decoder_form`` reads.
+    """
+    past = _named_past(model) if is_decoder(model) else set()
+    form: DecoderForm | None = None
+    for feeds in batches:
+        if not past or not past.isdisjoint(feeds):
+            yield feeds
+            continue
+        form = form or decoder_form(model)
+        yield {**_nothing_kept(form, feeds), **feeds}
+
+
+def _nothing_kept(form: DecoderForm, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    """What a decoder takes in its first run next to the tokens of ``feeds``; nothing where these
+    have none.
+    """
+    if form.tokens not in feeds:
+        return {}
+    rows, count = feeds[form.tokens].shape
+    first: dict[str, Array] = {one.past: one.nothing(rows) for one in form.cache}
+    if form.mask is not None:
+        first[form.mask] = np.ones((rows, count), form.dtypes.get(form.mask, "int64"))
+    if form.positions is not None:
+        places = np.arange(count).astype(form.dtypes.get(form.positions, "int64"))
+        first[form.positions] = np.tile(places, (rows, 1))
+    return first
 
 
 def is_decoder(model: ir.Model) -> bool:
     """Whether the graph takes tokens and keeps values from run to run."""
     inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
     has_tokens = any(value.dtype in _INTEGERS for value in inputs)
-    return has_tokens and any("past" in str(value.name) and _slot(value) for value in inputs)
+    return has_tokens and bool(_named_past(model))
 
 
-def _slot(value: ir.Value) -> Slot | None:
-    """Which kept value it is: the numbers of its name, and key or value; None: none."""
-    words = re.findall(r"[a-z]+", str(value.name).lower().replace("key_values", ""))
-    role = next((_ROLES[word] for word in reversed(words) if word in _ROLES), None)
-    return None if role is None else (tuple(map(int, re.findall(r"\d+", str(value.name)))), role)
+def _named_past(model: ir.Model) -> set[str]:
+    """The inputs that are of a past by their names."""
+    inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
+    named = {str(value.name) for value in inputs if cache_slot(value) is not None}
+    return {name for name in named if "past" in name}
 
 
-def _kept_values(
+def _cached_values(
     inputs: Mapping[str, ir.Value], outputs: Sequence[ir.Value], doing: str
-) -> tuple[Kept, ...]:
+) -> tuple[CachedValue, ...]:
     """The inputs that hold the past, each with its output."""
-    strange = [name for name, value in inputs.items() if _slot(value) is None]
+    strange = [name for name, value in inputs.items() if cache_slot(value) is None]
     if strange:
         raise InputError(
             doing,
             found=f"the input '{strange[0]}', which is no token, mask, position or past",
             expected="inputs named as a decoder's: input_ids, past_key_values.0.key, …",
-            remedy="Export the decoder alone, or give the model a task of its own.",
+            remedy="Export the decoder alone, or name the inputs that samples hold: "
+            "decoder_form(model, given=…).",
         )
-    past = {slot: value for value in inputs.values() if (slot := _slot(value)) is not None}
+    past = {slot: value for value in inputs.values() if (slot := cache_slot(value)) is not None}
     if len(past) < len(inputs):
         raise InputError(
             doing,
             found="two inputs for the key or the value of one layer",
-            expected="one of each, as of a decoder without an encoder",
-            remedy="Export the decoder alone, or give the model a task of its own.",
+            expected="one of each, and 'encoder' in the names of those that an encoder makes",
+            remedy="Name the inputs that samples hold: decoder_form(model, given=…).",
         )
-    present = {slot: value for value in outputs if (slot := _slot(value)) is not None}
+    present = {slot: value for value in outputs if (slot := cache_slot(value)) is not None}
     for slots, others, words in (
         (past, present, ("input", "past", "output", "present")),
         (present, past, ("output", "present", "input", "past")),
@@ -204,7 +250,7 @@ def _kept_values(
     return tuple(_pair(value, present[slot], doing) for slot, value in past.items())
 
 
-def _pair(past: ir.Value, present: ir.Value, doing: str) -> Kept:
+def _pair(past: ir.Value, present: ir.Value, doing: str) -> CachedValue:
     before, after = _sizes(past), _sizes(present)
     free = [axis for axis, size in enumerate(before[1:], 1) if size == _FREE]
     fits = not after or (
@@ -219,7 +265,7 @@ def _pair(past: ir.Value, present: ir.Value, doing: str) -> Kept:
             remedy="Export both with a free axis of tokens, (n, heads, tokens, numbers).",
         )
     dtype = (past.dtype or ir.DataType.FLOAT).numpy().name
-    return Kept(str(past.name), str(present.name), before, free[0], dtype)
+    return CachedValue(str(past.name), str(present.name), before, free[0], dtype)
 
 
 def _sizes(value: ir.Value) -> tuple[int, ...]:
@@ -234,9 +280,18 @@ def _shown(value: ir.Value) -> str:
 class _Text:
     """Rows of tokens that a decoder reads run by run."""
 
-    def __init__(self, runner: Runner, form: DecoderForm, ids: Sequence[str], doing: str) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        form: DecoderForm,
+        ids: Sequence[str],
+        given: Mapping[str, Array],
+        doing: str,
+    ) -> None:
         self._runner, self._form, self._ids, self._doing = runner, form, ids, doing
-        self._past = {one.past: one.nothing(len(ids)) for one in form.kept}
+        self._given = given
+        self._is_single = False
+        self._past = {one.past: one.nothing(len(ids)) for one in form.cache}
         self._read: Array = np.zeros((len(ids), 0), np.int64)
 
     def read(self, tokens: Array) -> Array:
@@ -249,8 +304,8 @@ class _Text:
     def _run(self, tokens: Array) -> Array:
         form, before = self._form, self._read.shape[1]
         self._read = np.concatenate([self._read, tokens], axis=1)
-        given = tokens if form.kept else self._read
-        first = before if form.kept else 0
+        given = tokens if form.cache else self._read
+        first = before if form.cache else 0
         feeds: dict[str, Array] = {form.tokens: given}
         if form.mask is not None:
             feeds[form.mask] = np.ones(self._read.shape, np.int64)
@@ -258,8 +313,8 @@ class _Text:
             places = np.arange(first, self._read.shape[1])
             feeds[form.positions] = np.tile(places, (len(tokens), 1))
         feeds = {name: one.astype(form.dtypes.get(name, "int64")) for name, one in feeds.items()}
-        outputs = self._runner.run({**feeds, **self._past})
-        self._past = {one.past: self._output(outputs, one.present) for one in form.kept}
+        outputs = self._answered({**feeds, **self._given, **self._past})
+        self._past = {one.past: self._output(outputs, one.present) for one in form.cache}
         logits = self._output(outputs, form.logits)
         logits = logits[:, None] if logits.ndim == 2 else logits
         if logits.shape[:2] != given.shape:
@@ -280,6 +335,24 @@ class _Text:
             )
         return logits
 
+    def _answered(self, feeds: Mapping[str, Array]) -> Mapping[str, Array]:
+        """What the graph gives for ``feeds``, text by text where its engine takes no several texts:
+        ONNX Runtime's GroupQueryAttention, behind a past.
+        """
+        rows = len(self._ids)
+        if not self._is_single:
+            try:
+                return self._runner.run(feeds)
+            except InputError:
+                self._is_single = rows > 1
+                if rows == 1:
+                    raise
+        each = [
+            self._runner.run({name: one[row : row + 1] for name, one in feeds.items()})
+            for row in range(rows)
+        ]
+        return {name: np.concatenate([one[name] for one in each]) for name in each[0]}
+
     def _output(self, outputs: Mapping[str, Array], name: str) -> Array:
         if name not in outputs:
             raise InputError(
@@ -291,10 +364,30 @@ class _Text:
         return np.asarray(outputs[name])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Windows:
+    """Samples of one length, in one run.
+
+    Args:
+        places: of the samples. ids: their names.
+        tokens: (n, t).
+        given: what the samples hold for each run, by input.
+    """
+
+    places: list[int]
+    ids: list[str]
+    tokens: Array
+    given: Mapping[str, Array]
+
+
 def _windows(
-    samples: Samples, sequence: str, length: str, batch: int
-) -> Iterator[tuple[list[int], Array]]:
-    """Batches of samples of one length, shortest first: their places, and their tokens."""
+    samples: Samples, form: DecoderForm, sequence: str, length: str, batch: int
+) -> Iterator[_Windows]:
+    """Batches of samples of one length, shortest first, of the size of the batches of ``samples``.
+
+    Each batch is read again: what an encoder made is large, and who follows the batches of
+    ``samples`` sees those that run.
+    """
     tokens, lengths = [], []
     for feeds in samples.batches(batch):
         if sequence not in feeds:
@@ -304,20 +397,39 @@ def _windows(
                 expected=f"windows of token ids as '{sequence}', (n, t)",
                 remedy="Cut the text into tokens by the tokenizer of the model, and store the ids.",
             )
+        _require_whole_numbers(feeds[sequence], sequence, samples.data)
         tokens.append(np.asarray(feeds[sequence], np.int64))
         whole = np.full(len(tokens[-1]), tokens[-1].shape[1])
         lengths.append(np.asarray(feeds.get(length, whole)).reshape(-1))
     rows, ends = np.concatenate(tokens), np.concatenate(lengths)
+    size = samples.batch_size(batch)
     for one in np.unique(ends):
         places = np.flatnonzero(ends == one)
-        for start in range(0, len(places), batch):
-            chosen = places[start : start + batch]
-            yield chosen.tolist(), rows[chosen, : int(one)]
+        for start in range(0, len(places), size):
+            chosen = places[start : start + size].tolist()
+            ids = [samples.ids[place] for place in chosen]
+            given = _given_values(samples, form, chosen)
+            yield _Windows(chosen, ids, rows[chosen, : int(one)], given)
+
+
+def _given_values(samples: Samples, form: DecoderForm, places: list[int]) -> dict[str, Array]:
+    (feeds,) = samples.picked(places).batches(len(places))
+    missing = [name for name in form.given if name not in feeds]
+    if missing:
+        raise InputError(
+            f"Reading what an encoder made of '{samples.data}'",
+            found=f"the arrays {sorted(feeds)}",
+            expected=f"one called '{missing[0]}' with a row for each sample, as the decoder takes "
+            "it in every run",
+            remedy="Run the encoder over the documents, and store what it gives with the tokens.",
+        )
+    return {name: feeds[name] for name in form.given}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CausalLanguageModel:
-    """One graph that predicts the next token; the second half of each window is scored.
+    """One graph that predicts the next token; the second half of each window is scored, or what is
+    behind its first ``context`` tokens.
 
     Args:
         form: of its graph; ``decoder_form`` reads it.
@@ -327,6 +439,7 @@ class CausalLanguageModel:
         sequence, length: feeds of the samples: token ids, and how many count (all, where it is
             missing).
         batch: windows in one run.
+        context: how many tokens of a window are not scored; None: those of its first half, and one.
     """
 
     form: DecoderForm
@@ -335,10 +448,13 @@ class CausalLanguageModel:
     sequence: str = "input_ids"
     length: str = "length"
     batch: int = BATCH
+    context: int | None = None
 
     def __post_init__(self) -> None:
         if min(self.k, self.batch, self.run_tokens + 1) < 1:
             raise ValueError("k and batch are 1 at least, and run_tokens is not below 0")
+        if self.context is not None and self.context < 1:
+            raise ValueError("context is 1 at least, as nothing predicts the first token")
 
     @property
     def usual_metrics(self) -> tuple[str, ...]:
@@ -353,8 +469,9 @@ class CausalLanguageModel:
     @property
     def name(self) -> str:
         """Every setting in one line."""
+        scored = "second half" if self.context is None else f"behind {self.context} tokens"
         return (
-            f"causal_lm({self.form.name}, {self.sequence}, second half, k={self.k}, "
+            f"causal_lm({self.form.name}, {self.sequence}, {scored}, k={self.k}, "
             f"run_tokens={self.run_tokens}, batch={self.batch})"
         )
 
@@ -373,34 +490,42 @@ class CausalLanguageModel:
         runner, doing = runner_named(runners, GRAPH, self.name), f"Scoring '{samples.data}'"
         parts: dict[int, tuple[Array, ...]] = {}
         words = 0
-        for places, tokens in _windows(samples, self.sequence, self.length, self.batch):
-            ids = [samples.ids[place] for place in places]
-            _require_window(tokens, ids[0], doing)
-            first = window_context(tokens.shape[1])
-            rows: list[list[tuple[Array, ...]]] = [[] for _ in places]
-            for start, logits in self._logits(_Text(runner, self.form, ids, doing), tokens):
+        for each in _windows(samples, self.form, self.sequence, self.length, self.batch):
+            tokens, ids = each.tokens, each.ids
+            first = self._first(tokens.shape[1])
+            _require_window(tokens, max(3, first + 1), ids[0], doing)
+            for row, sample in zip(tokens, ids, strict=True):
+                _require_known(row, None, sample, doing)  # an engine counts −1 from the end
+            rows: list[list[tuple[Array, ...]]] = [[] for _ in ids]
+            text = _Text(runner, self.form, ids, each.given, doing)
+            for start, logits in self._logits(text, tokens):
                 words = logits.shape[2]
                 skipped = max(first - 1 - start, 0)
                 came = tokens[:, start + 1 + skipped : start + 1 + logits.shape[1]]
                 for row, (scores, right) in enumerate(zip(logits[:, skipped:], came, strict=True)):
                     _require_known(right, words, ids[row], doing)
                     rows[row].append(_listed(scores, right, self.k))
-            for place, found in zip(places, rows, strict=True):
+            for place, found in zip(each.places, rows, strict=True):
                 parts[place] = tuple(np.concatenate(one) for one in zip(*found, strict=True))
         ordered = [parts[place] for place in range(len(samples))]
         realised, top, logprobs, floor = (np.concatenate(one) for one in zip(*ordered, strict=True))
         lengths = np.array([len(one[0]) for one in ordered], np.int64)
         return TokenStreams(lengths, realised, top, logprobs, floor, words)
 
+    def _first(self, length: int) -> int:
+        """The place of the first token that is scored, of a window of ``length`` tokens."""
+        return window_context(length) if self.context is None else self.context
+
     def _logits(self, text: _Text, tokens: Array) -> Iterator[tuple[int, Array]]:
         """The place of the first token of each run, and the logits behind its tokens; the last
         token of a window has no next one and is not read.
         """
-        last, context = tokens.shape[1] - 1, window_context(tokens.shape[1]) - 1
-        if not self.form.kept or not self.run_tokens:
+        last, context = tokens.shape[1] - 1, self._first(tokens.shape[1]) - 1
+        if not self.form.cache or not self.run_tokens:
             yield 0, text.read(tokens[:, :last])
             return
-        text.read(tokens[:, :context])
+        if context:
+            text.read(tokens[:, :context])
         for start in range(context, last, self.run_tokens):
             yield start, text.read(tokens[:, start : min(start + self.run_tokens, last)])
 
@@ -423,23 +548,38 @@ def causal_lm(model: ir.Model, title: str = "the decoder") -> CausalLanguageMode
     return CausalLanguageModel(form=form, sequence=form.tokens)
 
 
-def _require_window(tokens: Array, sample: str, doing: str) -> None:
-    if tokens.shape[1] < 3:
+def _require_window(tokens: Array, least: int, sample: str, doing: str) -> None:
+    if tokens.shape[1] < least:
         raise InputError(
             f"{doing}, sample '{sample}'",
             found=f"a window of {tokens.shape[1]} tokens",
-            expected="3 at least, as the second half is scored",
+            expected=f"{least} at least, as those behind the context are scored",
             remedy="Cut the text into longer windows; llama.cpp takes 512 tokens.",
         )
 
 
-def _require_known(tokens: Array, words: int, sample: str, doing: str) -> None:
-    outside = (tokens < 0) | (tokens >= words)
+def _require_whole_numbers(tokens: Array, sequence: str, data: str) -> None:
+    if not np.issubdtype(tokens.dtype, np.integer):
+        raise InputError(
+            f"Reading the tokens of '{data}'",
+            found=f"numbers of {tokens.dtype} in '{sequence}'",
+            expected="whole numbers, the ids of tokens",
+            remedy="Cut the text into tokens by the tokenizer of the model, and store the ids.",
+        )
+
+
+def _require_known(tokens: Array, words: int | None, sample: str, doing: str) -> None:
+    """Check that ``tokens`` are in a vocabulary of ``words``; None: its size is not known yet."""
+    outside = tokens < 0
+    known = "0 on"
+    if words is not None:
+        outside |= tokens >= words
+        known = f"0 to {words - 1}, as the model has {words}"
     if outside.any():
         raise InputError(
             f"{doing}, sample '{sample}'",
             found=f"token {tokens[int(np.argmax(outside))]}",
-            expected=f"tokens from 0 to {words - 1}, as the model has {words}",
+            expected=f"tokens from {known}",
             remedy="Cut the text into tokens by the tokenizer of this model.",
         )
 
@@ -527,10 +667,10 @@ class GreedyText:
         """
         runner, doing = runner_named(runners, GRAPH, self.name), f"Continuing '{samples.data}'"
         answers = np.full((len(samples), self.limit), PADDING, np.int32)
-        for places, tokens in _windows(samples, self.sequence, self.length, self.batch):
-            ids = [samples.ids[place] for place in places]
-            _require_window(tokens, ids[0], doing)
-            text = _Text(runner, self.form, ids, doing)
+        for each in _windows(samples, self.form, self.sequence, self.length, self.batch):
+            tokens, places = each.tokens, each.places
+            _require_window(tokens, 3, each.ids[0], doing)
+            text = _Text(runner, self.form, each.ids, each.given, doing)
             given = tokens[:, : window_context(tokens.shape[1]) - 1]
             running = np.ones(len(places), np.bool_)
             for step in range(self.limit):

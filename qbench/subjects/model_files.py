@@ -22,8 +22,9 @@ from qbench.graph import (
 from qbench.subjects.catalogue import model_catalogue
 from qbench.subjects.dataset import Array, Dataset, Preprocess, is_one_hot, one_hot_error
 from qbench.subjects.detection import Detection, FramedPicture
+from qbench.subjects.factory_names import is_factory
 from qbench.subjects.language import causal_lm, is_decoder
-from qbench.subjects.module_factories import graph_of_factory, is_factory
+from qbench.subjects.module_factories import graph_of_factory
 from qbench.subjects.pictures import Picture
 from qbench.subjects.sample_folders import ReadyArray
 from qbench.subjects.samples import BATCH
@@ -62,7 +63,7 @@ def read_network(
         )
     if preprocess is None:
         return named
-    if len(named.graphs) == 1:
+    if _is_fed_as_it_is(named):
         preprocess = _fitted(only_graph(named), preprocess, data)
     return replace(named, preprocess=preprocess)
 
@@ -93,10 +94,12 @@ def model_from_file(
         InputError: no such file, no such output, or arrays that are not its inputs.
     """
     graph = _with_batch_axis(_read_file(str(path)), preprocess or ReadyArray(), task, data)
+    # the task of a decoder feeds tokens alone, and its cache itself
+    fed = None if task is None and is_decoder(graph) else data
     return ZooModel(
         id=name or re.sub(r"[^a-z0-9_.-]", "-", Path(path).stem.lower()) or "model",
         graphs={"model": lambda: graph},
-        preprocess=_fitted(graph, preprocess or ReadyArray(), data),
+        preprocess=_fitted(graph, preprocess or ReadyArray(), fed),
         task=_of_one_sample(
             _usual_task(graph, output, str(path), preprocess, data) if task is None else task, graph
         ),
@@ -174,6 +177,13 @@ def _usual_task(
     data: Dataset | None,
 ) -> Task:
     outputs = {value.name: value for value in graph.graph.outputs}
+    if not outputs:
+        raise InputError(
+            f"Reading the outputs of '{path}'",
+            found="a graph without an output",
+            expected="an output with the answers",
+            remedy="Export the model with its outputs.",
+        )
     if output is not None and output not in outputs:
         raise InputError(
             f"Reading the outputs of '{path}'",
@@ -406,9 +416,16 @@ def require_feeds(network: ZooModel, data: Dataset) -> None:
     Raises:
         InputError: it has other names, shapes or types.
     """
-    task = getattr(network.task, "__wrapped__", network.task)
-    if len(network.graphs) == 1 and isinstance(task, _FED_AS_THEY_ARE):
+    if _is_fed_as_it_is(network):
         _fitted(only_graph(network), network.preprocess, data)
+
+
+def _is_fed_as_it_is(network: ZooModel) -> bool:
+    """Whether samples are the inputs of its graph; the task of a decoder adds those of its
+    cache.
+    """
+    task = getattr(network.task, "__wrapped__", network.task)
+    return len(network.graphs) == 1 and isinstance(task, _FED_AS_THEY_ARE)
 
 
 def _first_feeds(preprocess: Any, data: Dataset) -> dict[str, Array]:  # noqa: ANN401

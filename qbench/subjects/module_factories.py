@@ -4,7 +4,7 @@ as PyTorch, with example inputs, exported as a graph.
 
 import functools
 import importlib
-import re
+import importlib.machinery
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,18 +13,12 @@ from typing import Any
 
 import onnx_ir as ir
 
-from qbench.errors import InputError, QbenchError
-from qbench.extension import error_of_code, known_extensions
+from qbench.errors import InputError, NotFetchedError, QbenchError
+from qbench.extension import error_of_code, install_command, known_extensions, place_of
 from qbench.graph import exporter_catalogue, own_copy
 
-_FACTORY = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _EXPECTED = "a pair of a module and its example inputs, such as (net, (torch.zeros(2, 3, 32, 32),))"
 _PAIR = 2
-
-
-def is_factory(text: str) -> bool:
-    """Whether ``text`` is ``module:factory`` and no file."""
-    return _FACTORY.fullmatch(text) is not None and not Path(text).exists()
 
 
 def graph_of_factory(text: str) -> ir.Model:
@@ -68,13 +62,53 @@ def _returned(text: str, folder: Path, doing: str) -> object:
     module, _, factory = text.partition(":")
     try:
         with _importing_from(folder):
-            return getattr(importlib.import_module(module), factory)()
+            found = importlib.import_module(module)
+            _require_of(folder, module.partition(".")[0], doing)
+            return getattr(found, factory)()
     except QbenchError:
         raise
-    except Exception as error:  # it is code of the user: whatever it raises is about that
-        raise error_of_code(
-            doing, error, folder=folder, expected=_EXPECTED, remedy="Correct that code."
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if not missing or missing == module.partition(".")[0]:
+            raise _error_of(doing, error, folder) from error
+        # no fault of the code: 'Correct that code' would send the user to the wrong place
+        raise NotFetchedError(
+            doing,
+            found=f"no package '{missing}'{place_of(error, folder)}",
+            expected=f"'{missing}', which the code imports, to be installed",
+            remedy=_installing(missing),
         ) from error
+    except Exception as error:  # it is code of the user: whatever it raises is about that
+        raise _error_of(doing, error, folder) from error
+
+
+def _error_of(doing: str, error: Exception, folder: Path) -> InputError:
+    return error_of_code(
+        doing, error, folder=folder, expected=_EXPECTED, remedy="Correct that code."
+    )
+
+
+def _installing(package: str) -> str:
+    """How a ``package`` is installed that code of users imports: an exporter's, by the extra."""
+    if package in exporter_catalogue(known_extensions()).names():
+        return f"Install it: {install_command('train')}."
+    return f"Install it for '{sys.executable}'."
+
+
+def _require_of(folder: Path, name: str, doing: str) -> None:
+    """Refuse a module that was loaded from another place before, where ``folder`` has one of its
+    name: its function would make another model.
+    """
+    there = importlib.machinery.PathFinder.find_spec(name, [str(folder)])
+    loaded = getattr(sys.modules[name], "__file__", None)
+    if there is None or not there.origin or not loaded or Path(loaded).samefile(there.origin):
+        return
+    raise InputError(
+        doing,
+        found=f"that '{loaded}' was loaded as '{name}' before",
+        expected=f"'{there.origin}'",
+        remedy="Give one of the two another name.",
+    )
 
 
 @contextmanager

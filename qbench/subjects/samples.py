@@ -8,7 +8,7 @@ mapped: mapped pages would count as the process's memory.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,8 @@ class Samples:
 
     ``unknown``: why no other process can use them, and what is made with them; empty: all can.
     ``read``: the digest of the files that code of users read while they were made; empty: none.
+    ``rows``: where the samples are in the files; None: they are all of them, in order.
+    ``split``: by how much batches are smaller than a task asks for.
     """
 
     data: str
@@ -62,6 +64,8 @@ class Samples:
     classes: ClassNames | None = field(default=None, kw_only=True)
     unknown: str = field(default="", kw_only=True)
     read: str = field(default="", kw_only=True)
+    rows: tuple[int, ...] | None = field(default=None, kw_only=True)
+    split: Fraction = field(default=WHOLE, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -81,22 +85,16 @@ class Samples:
         return str(self.folder) if self.unknown else f"{self.folder.name}{self.read}"
 
     def batches(self, size: int = BATCH) -> Iterator[dict[str, Array]]:
-        """The graph's feeds, ``size`` samples at a time, the last batch shorter.
+        """The graph's feeds, ``batch_size(size)`` samples at a time, the last batch shorter.
 
         Raises:
             InputError: a finished feed is not finite; the sample is named.
         """
         layout = json.loads((self.folder / "layout.json").read_text())
+        size = self.batch_size(size)
         for start in self._starts(size):
-            count = min(size, len(self) - start)
             stack = {
-                name: _read(
-                    self.folder / f"{index}.raw",
-                    np.dtype(spec["dtype"]),
-                    tuple(spec["shape"]),
-                    start,
-                    count,
-                )
+                name: self._stored(index, spec, start, min(start + size, len(self)))
                 for index, (name, spec) in enumerate(sorted(layout.items()))
             }
             feeds = self.preprocess.finish(stack)
@@ -117,10 +115,26 @@ class Samples:
         """The samples at ``rows``, in that order, in batches of ``split`` times the size that a
         task asks for.
         """
-        values = {each.name: getattr(self, each.name) for each in fields(Samples)}
-        labels = None if self.labels is None else tuple(self.labels[row] for row in rows)
-        values |= {"ids": tuple(self.ids[row] for row in rows), "labels": labels}
-        return _PickedSamples(**values, rows=tuple(rows), split=split)
+        labels: Any = None if self.labels is None else tuple(self.labels[row] for row in rows)
+        return replace(
+            self,
+            ids=tuple(self.ids[row] for row in rows),
+            labels=labels,
+            rows=tuple(rows) if self.rows is None else tuple(self.rows[row] for row in rows),
+            split=split,
+        )
+
+    def batch_size(self, size: int) -> int:
+        """How many samples a batch has where a task asks for ``size``, at least one."""
+        return max(1, int(size * self.split))
+
+    def _stored(self, index: int, spec: Mapping[str, Any], start: int, stop: int) -> Array:
+        """What file ``index`` holds for the samples ``start`` … ``stop`` − 1."""
+        path, dtype = self.folder / f"{index}.raw", np.dtype(spec["dtype"])
+        shape = tuple(spec["shape"])
+        if self.rows is None:
+            return _read(path, dtype, shape, start, stop - start)
+        return np.concatenate([_read(path, dtype, shape, row, 1) for row in self.rows[start:stop]])
 
     def noted(self, name: str) -> Array | None:
         """What ``prepare`` gave under ``name`` for every sample, in addition to its feeds, with the
@@ -129,10 +143,7 @@ class Samples:
         layout = json.loads((self.folder / "layout.json").read_text())
         if name not in layout:
             return None
-        path = self.folder / f"{sorted(layout).index(name)}.raw"
-        return _read(
-            path, np.dtype(layout[name]["dtype"]), tuple(layout[name]["shape"]), 0, len(self)
-        )
+        return self._stored(sorted(layout).index(name), layout[name], 0, len(self))
 
     def _refuse_non_finite(self, feeds: dict[str, Array], start: int) -> None:
         for name, feed in feeds.items():
@@ -145,31 +156,6 @@ class Samples:
                 expected="finite numbers",
                 remedy="Correct or remove the sample.",
             )
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class _PickedSamples(Samples):
-    """What ``Samples.picked`` gives; ``rows``: where the samples are in the files."""
-
-    rows: tuple[int, ...]
-    split: Fraction
-
-    def batches(self, size: int = BATCH) -> Iterator[dict[str, Array]]:
-        """The feeds, ``split`` times ``size`` samples at a time, at least one."""
-        layout = json.loads((self.folder / "layout.json").read_text())
-        size = max(1, int(size * self.split))
-        for start in self._starts(size):
-            chosen = self.rows[start : start + size]
-            stack = {}
-            for index, (name, spec) in enumerate(sorted(layout.items())):
-                path = self.folder / f"{index}.raw"
-                dtype = np.dtype(spec["dtype"])
-                shape = tuple(spec["shape"])
-                stack[name] = np.concatenate([_read(path, dtype, shape, row, 1) for row in chosen])
-            feeds = self.preprocess.finish(stack)
-            _require_feeds(f"Finishing samples of '{self.data}'", feeds)
-            self._refuse_non_finite(feeds, start)
-            yield feeds
 
 
 def prepare_samples(dataset: Dataset, preprocess: Preprocess, cache: Cache) -> Samples:

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from qbench.suite.job_plan import PlannedCode as PlannedCode
     from qbench.suite.job_plan import PlannedSuite as PlannedSuite
     from qbench.suite.job_plan import Unit as Unit
+    from qbench.suite.job_plan import is_job_plan as is_job_plan
     from qbench.suite.job_plan import load_job_plan as load_job_plan
     from qbench.suite.job_plan import make_job_plan as make_job_plan
     from qbench.suite.job_plan import save_job_plan as save_job_plan
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from qbench.suite.job_process import REFUSED as REFUSED
     from qbench.suite.job_process import own_source as own_source
     from qbench.suite.job_process import own_version as own_version
+    from qbench.suite.judged_cell import JudgedCell as JudgedCell
     from qbench.suite.plan_cells import cells_by_job as cells_by_job
     from qbench.suite.plan_identity import describe_code as describe_code
     from qbench.suite.plan_identity import refuse_other_class as refuse_other_class
@@ -87,17 +89,16 @@ if TYPE_CHECKING:
     from qbench.suite.proof_shares import ProofNight as ProofNight
     from qbench.suite.proof_shares import ProofShares as ProofShares
     from qbench.suite.proof_shares import count_of_shares as count_of_shares
+    from qbench.suite.repeatable import repeatable_cell as repeatable_cell
     from qbench.suite.run_start import describe_start as describe_start
     from qbench.suite.session import Bench as Bench
-    from qbench.suite.session import JudgedCell as JudgedCell
     from qbench.suite.session import Settings as Settings
-    from qbench.suite.session import StoredBaselines as StoredBaselines
     from qbench.suite.session import approve_run as approve_run
-    from qbench.suite.session import make_subject as make_subject
-    from qbench.suite.session import repeatable_cell as repeatable_cell
     from qbench.suite.settings import ranges_file_of as ranges_file_of
     from qbench.suite.stale import idle_rule_errors as idle_rule_errors
     from qbench.suite.stale import unneeded_entry_errors as unneeded_entry_errors
+    from qbench.suite.stored_baselines import StoredBaselines as StoredBaselines
+    from qbench.suite.subject_making import make_subject as make_subject
     from qbench.suite.suite_file import QUARANTINE_SUFFIX as QUARANTINE_SUFFIX
     from qbench.suite.suite_file import SUFFIX as SUFFIX
     from qbench.suite.suite_file import ModelTable as ModelTable

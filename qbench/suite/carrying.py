@@ -17,7 +17,8 @@ from qbench.errors import QbenchError
 from qbench.judging import Outcome, Verdict
 from qbench.suite.cell_parts import CellParts, NoKeyError
 from qbench.suite.expansion import PlannedCell
-from qbench.suite.session import Bench, JudgedCell
+from qbench.suite.judged_cell import JudgedCell
+from qbench.suite.session import Bench
 from qbench.tracking import (
     CarryRule,
     CellKey,

@@ -122,6 +122,7 @@ def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple
         _check_names(doing, model, catalogues)
         cells = tuple(_cells_of(doing, suite, model, catalogues))
         _refuse_endless_errors(doing, model, cells, catalogues)
+        _refuse_points(doing, model, cells, catalogues)
         if whole:
             _refuse_idle_tolerances(doing, model, cells)
             refuse_idle(model.asked(), model.layers(), (planned.cell for planned in cells), doing)
@@ -334,7 +335,7 @@ def _has_kind(key: str, value: object) -> bool:
 
 
 def _check_names(doing: str, model: ModelTable, catalogues: Catalogues) -> None:
-    _require(doing, catalogues.models, model.id)
+    _check_model(doing, model, catalogues)
     metrics, _, data = zip(*(m.partition("@") for m in model.metrics), strict=True)
     for name in (model.data, model.calibration.data, *filter(None, data)):
         _require(doing, catalogues.datasets, name)
@@ -344,6 +345,19 @@ def _check_names(doing: str, model: ModelTable, catalogues: Catalogues) -> None:
     check_limits(f"{doing}, model '{model.id}'", model.limits, model.metrics, catalogues)
     _check_criteria(doing, model.asked(), catalogues)
     _check_backends(doing, model.layers(), catalogues)
+
+
+def _check_model(doing: str, model: ModelTable, catalogues: Catalogues) -> None:
+    if not model.subject:
+        _require(doing, catalogues.models, model.id)
+    elif catalogues.models.knows(model.id):
+        raise InputError(
+            f"{doing}, model '{model.id}'",
+            found=f"subject = '{model.subject}', and a model '{model.id}' of "
+            f"{catalogues.models.owner(model.id)}",
+            expected="one model of a name",
+            remedy="Give this one another 'id', or remove 'subject'.",
+        )
 
 
 def _check_criteria(doing: str, asked: Iterable[CriterionSetting], catalogues: Catalogues) -> None:
@@ -434,6 +448,27 @@ def _refuse_endless_errors(
                 found=f"'{metric}' relative to its error ({tolerance.of(metric).rule})",
                 expected="a metric that has a best value, of which the error is the rest",
                 remedy=f"Give '{metric}' an absolute one: tolerance = {{ abs = … }}.",
+            )
+
+
+def _refuse_points(
+    doing: str, model: ModelTable, cells: tuple[PlannedCell, ...], catalogues: Catalogues
+) -> None:
+    """Check that no absolute tolerance of a share is 1 or more, which no loss exceeds: it is one in
+    points.
+    """
+    every = [tolerance for planned in cells for _, tolerance in planned.tolerances]
+    for metric, tolerance in product(model.metrics, every):
+        own = tolerance.of(metric)
+        if own.relative_to is not RelativeTo.NOTHING or own.value < 1:
+            continue  # metrics are loaded only where it matters
+        kind = catalogues.metrics.get(metric.partition("@")[0])
+        if kind.against is Against.LABELS and kind.unit == "%":
+            raise InputError(
+                f"{doing}, tolerances of '{model.id}'",
+                found=f"{100 * own.value:g} pp of '{metric}' (abs = {own.value:g}, {own.rule})",
+                expected="less than 1 for a share: it cannot lose more than all",
+                remedy=f"Write points as a share: {own.value:g} points are {own.value / 100:g}.",
             )
 
 

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from qbench.errors import InputError, UnavailableError
-from qbench.extension import error_of_code
+from qbench.extension import error_of_code, install_command
 from qbench.storage import without_secrets
 from qbench.suite.job_process import end_jobs
 
@@ -284,7 +284,7 @@ def _dask(address: str) -> Iterator[Workers]:
             doing,
             found=f"no package '{error.name or 'distributed'}'",
             expected="the extra 'cluster'",
-            remedy="Install pytest-qbench[cluster]; --cluster local:N needs no package.",
+            remedy=f"Install it: {install_command('cluster')}; --cluster local:N needs no package.",
         ) from error
     with contextlib.ExitStack() as stack:
         try:

@@ -28,6 +28,7 @@ from qbench.storage import (
 )
 
 FORMAT = "qbench-plan/1"
+_FAMILY = FORMAT.partition("/")[0] + "/"
 SHORT_DIGEST = 16
 """How many digits of a plan's digest run files and their names have."""
 
@@ -212,6 +213,17 @@ def save_job_plan(plan: JobPlan, path: Path) -> None:
         StoreError: the file cannot be written.
     """
     write_text(path, json_text({**_content(plan), "digest": plan.digest}))
+
+
+def is_job_plan(path: Path) -> bool:
+    """Whether the file at ``path`` is a plan of any format; False where there is no such file."""
+    if not path.is_file():
+        return False
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and str(found.get("format")).startswith(_FAMILY)
 
 
 def load_job_plan(path: Path) -> JobPlan:

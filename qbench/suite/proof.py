@@ -15,8 +15,9 @@ from qbench.judging import Cell, EnvironmentClass, Measurement, Verdict
 from qbench.storage import Cache, digest_file, digest_plain
 from qbench.suite.catalogues import Catalogues, gather
 from qbench.suite.expansion import PlannedCell, Selection, Shard, expand
+from qbench.suite.judged_cell import lacking_package
 from qbench.suite.plan_identity import describe_code, suite_digest
-from qbench.suite.session import Bench, Settings, lacking_package
+from qbench.suite.session import Bench, Settings
 from qbench.suite.suite_file import Suite, load_suite
 from qbench.tracking import Proof
 

@@ -9,19 +9,14 @@ import datetime
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-import onnx_ir as ir
-
 from qbench.backends import Backend, take_unprotected
-from qbench.diagnosis import RepeatableCell
-from qbench.errors import InputError, NotFetchedError, QbenchError, StoreError, UnsupportedError
+from qbench.errors import QbenchError, StoreError
 from qbench.evaluation import (
     Comparator,
-    MetricUse,
     Request,
     SamplePreviews,
     Subject,
@@ -30,12 +25,9 @@ from qbench.evaluation import (
     measure_request,
     previews_of,
 )
-from qbench.extension import Catalogue
-from qbench.graph import Operator, with_operators
 from qbench.host import processor_class
 from qbench.judging import (
     APPROVABLE,
-    COSTS,
     FP32,
     AcceptedHere,
     BackendName,
@@ -62,78 +54,26 @@ from qbench.judging import (
     support_lost,
 )
 from qbench.metrics import Answers, Score, score
-from qbench.storage import Cache, digest_plain, sweep_work_folder
-from qbench.subjects import Dataset, ZooModel, data_notes, task_answers
+from qbench.storage import Cache
+from qbench.subjects import data_notes, task_answers
 from qbench.suite.catalogues import Catalogues
 from qbench.suite.expansion import PlannedCell, tolerances_of
+from qbench.suite.judged_cell import JudgedCell, lacking_package
 from qbench.suite.settings import ranges_file_of, rewriting_of
-from qbench.suite.suite_file import CalibrationChoice, ModelTable, Suite
+from qbench.suite.stored_baselines import StoredBaselines, refuse_unread
+from qbench.suite.subject_making import make_subject
+from qbench.suite.suite_file import CalibrationChoice, Suite
 from qbench.tracking import (
     Acceptance,
     Accepting,
     Baseline,
-    BaselineChange,
-    CellKey,
-    CellRecord,
     accept_measurements,
     accept_reference,
-    baseline_path,
-    changing_baseline,
-    find_baseline,
     is_taken,
 )
 
 if TYPE_CHECKING:
     from qbench.quantization import Schema
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedCell:
-    """One finished cell: its verdict, its numbers (None when skipped or broken) and its line
-    for the run file.
-
-    ``unfetched``: a package that it needs could not be downloaded. ``key``: what its result depends
-    on, where that is noted. ``carried``: the record of an earlier run that is its result; it was
-    not measured then.
-    """
-
-    planned: PlannedCell
-    verdict: Verdict
-    measurement: Measurement | None
-    unfetched: bool = False
-    key: CellKey | None = None
-    carried: CellRecord | None = None
-
-    @classmethod
-    def unmeasured(cls, planned: PlannedCell, error: BaseException) -> "JudgedCell":
-        """The cell that was not measured because of ``error``.
-
-        It is unsupported if the backend does not support it or a package could not be downloaded;
-        otherwise it is an error. The headline is the sentence of a ``QbenchError``, or the type and
-        the first line of any other.
-        """
-        outcome = (
-            Outcome.UNSUPPORTED
-            if isinstance(error, UnsupportedError | NotFetchedError)
-            else Outcome.ERROR
-        )
-        if isinstance(error, QbenchError):
-            verdict = Verdict(outcome=outcome, headline=str(error), rule="", remedy=error.remedy)
-        else:
-            first = (str(error).strip() or "no message").splitlines()[0]
-            verdict = Verdict(outcome=outcome, headline=f"{type(error).__name__}: {first}", rule="")
-        unfetched = isinstance(error, NotFetchedError)
-        return cls(planned=planned, verdict=verdict, measurement=None, unfetched=unfetched)
-
-    @property
-    def record(self) -> CellRecord:
-        """The cell as it is stored."""
-        if self.carried is not None:
-            return self.carried
-        record = CellRecord.of(self.planned.cell, self.verdict, self.measurement)
-        return msgspec.structs.replace(
-            record, unfetched=self.unfetched, test=self.planned.test, key=self.key
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -620,7 +560,7 @@ class Bench:
             done = self.acceptance(planned, measurements)
             lost = self._baselines.lost(model)
             if done is not None and (done.rows or lost):
-                _refuse_unread(model, done)
+                refuse_unread(model, done)
                 change.save(done.baseline)
         if done is None:
             return None
@@ -718,18 +658,6 @@ class Bench:
         return accepted_on(known.accepted, self.processor, device=device)
 
 
-def lacking_package(cell: Cell, error: ModuleNotFoundError) -> UnsupportedError | None:
-    """``error`` in a sentence about ``cell``; None: a module of qbench itself is not there."""
-    if (error.name or "qbench").partition(".")[0] == "qbench":
-        return None
-    return UnsupportedError(
-        f"Running '{cell}'",
-        found=f"no package that provides '{error.name}'",
-        expected="it to be installed",
-        remedy=f"Install what provides '{error.name}'.",
-    )
-
-
 def approve_run(
     bench: Bench, cells: Sequence[tuple[PlannedCell, Measurement]]
 ) -> tuple[tuple[str, Acceptance], ...]:
@@ -752,220 +680,3 @@ def approve_run(
         if acceptance is not None:
             done.append((model, acceptance))
     return tuple(done)
-
-
-def repeatable_cell(bench: "Bench", planned: PlannedCell) -> RepeatableCell:
-    """``planned`` as a cell that can be run and judged again under another schema, as a search
-    for a repair does.
-
-    It has the suite's tolerance, limits and stored reference, and all of its samples, run once. The
-    quarantine file and the least share of integer operations are ignored: the search asks for good
-    numbers, and reports the share separately.
-
-    Args:
-        bench: of the suite.
-        planned: the cell.
-
-    Raises:
-        QbenchError: its subject, backend or schema cannot be made.
-    """
-    rules = planned.rules
-    tolerance = planned.tolerance(bench.environment(planned.cell.backend))
-
-    def judged(measurement: Measurement) -> Verdict:
-        return judge(
-            measurement,
-            bench.expectation(planned, measurement),
-            tolerance=tolerance,
-            criterion=planned.criterion,
-            rules=replace(rules, integer_macs=0.0, executed_macs=None, more={}),
-            today=datetime.date.min,  # only quarantine entries have dates
-        )
-
-    request = bench.request(planned)
-    asked = {kind: by for kind, by in request.asked.items() if kind not in COSTS}
-    return RepeatableCell(
-        request=replace(request, repeats=1, stop=None, asked=asked),
-        judge=judged,
-        rules=digest_plain(
-            [
-                tolerance.numbers,
-                rules.agreement,
-                {name: one.value for name, one in rules.limits.items()},
-            ]
-        ),
-        integer_floor=rules.integer_macs,
-    )
-
-
-def _refuse_unread(model: str, done: Acceptance) -> None:
-    """Refuse to store a baseline without what could not be read in it, unless this run made it
-    again.
-
-    Raises:
-        StoreError: something would be gone.
-    """
-    gone = done.baseline.still_unread({row.cell for row in done.rows})
-    if gone:
-        raise StoreError(
-            f"Accepting results of '{model}' over a baseline that cannot be read whole",
-            found=f"{', '.join(gone)} unreadable",
-            expected=(
-                "values that can be read, or results of this run in their place; nothing was "
-                "changed"
-            ),
-            remedy=(
-                "Correct these values in the file; 'git log -p' of it shows the last ones that "
-                "were committed."
-            ),
-        )
-
-
-class StoredBaselines:
-    """The baselines of the models of one suite in ``folder``, each read once.
-
-    A model that came quantized takes its reference from its partner; its own file holds its
-    accepted cells and a copy of the reference that they were accepted against.
-
-    ``replacing``: a new reference will be stored, so of a damaged baseline the intact parts are
-    used. A file that cannot be read at all is always an error, and so is a ``.json`` that is none:
-    what it held is not known.
-    """
-
-    def __init__(self, folder: Path, suite: Suite, *, replacing: bool) -> None:
-        self._folder = folder
-        self._suite = suite
-        self._replacing = replacing
-        sweep_work_folder(folder / suite.name)
-        self._loaded: dict[str, Baseline | None] = {}
-        self._lost: dict[str, tuple[str, ...]] = {}
-
-    def get(self, model: str) -> Baseline | None:
-        """The baseline that cells of ``model`` are judged by, or None when there is none.
-
-        Raises:
-            StoreError: its file, or its partner's, cannot be read, or is damaged and not about to
-                be replaced.
-        """
-        partner = self._suite.partners.get(model)
-        if partner is None:
-            return self.own(model)
-        reference = self.own(partner.id)
-        return None if reference is None else reference.as_reference_of(model, self.own(model))
-
-    def lost(self, model: str) -> tuple[str, ...]:
-        """A sentence for each damaged part of the file of ``model`` that will be replaced.
-
-        Raises:
-            StoreError: as ``get``.
-        """
-        self.own(model)
-        return self._lost.get(model, ())
-
-    @contextlib.contextmanager
-    def changing(self, model: str) -> Iterator[BaselineChange]:
-        """Lock the baseline of ``model`` for writing; all baselines are read again inside the
-        block and after it.
-
-        Raises:
-            StoreError: the folder cannot be written.
-        """
-        with changing_baseline(self._path(model)) as change:
-            self._forget()
-            yield change
-        self._forget()
-
-    def _forget(self) -> None:
-        self._loaded.clear()
-        self._lost.clear()
-
-    def own(self, model: str) -> Baseline | None:
-        """The baseline in the file of ``model`` itself.
-
-        Raises:
-            StoreError: as ``get``.
-        """
-        if model not in self._loaded:
-            baseline = find_baseline(self._path(model), keep_whole_parts=self._replacing)
-            if baseline is not None and baseline.lost:
-                self._lost[model] = baseline.lost
-            self._loaded[model] = baseline
-        return self._loaded[model]
-
-    def _path(self, model: str) -> Path:
-        return baseline_path(self._folder, self._suite.name, model)
-
-
-def make_subject(
-    table: ModelTable,
-    calibration: CalibrationChoice,
-    catalogues: Catalogues,
-    *,
-    limit: int | None,
-    partner: ModelTable | None = None,
-) -> Subject:
-    """The subject of the cells of ``table`` under ``calibration``: network, scored data,
-    metrics, calibration samples.
-
-    Args:
-        limit: at most that many scored samples a set.
-        partner: the float model that ``table``, which came quantized, is judged against.
-
-    Raises:
-        InputError: a data set holds fewer samples than the suite asks for.
-    """
-    uses = []
-    for written in table.metrics:
-        name, _, data_name = written.partition("@")
-        uses.append(MetricUse(written, catalogues.metrics.get(name), data_name or table.data))
-    names = dict.fromkeys([table.data, *(use.data for use in uses)])
-    data = {name: catalogues.datasets.get(name) for name in names}
-    if table.samples is not None:
-        data[table.data] = _taken(data[table.data], table.samples)
-    if limit is not None:
-        data = {name: dataset.take(min(limit, len(dataset))) for name, dataset in data.items()}
-    if table.is_alone:
-        model, learned = _model(table.id, catalogues), data[table.data].without_samples()
-        return Subject(
-            model=model, given=model, data=data, metrics=tuple(uses), calibration=learned
-        )
-    return Subject(
-        model=_model((partner or table).id, catalogues),
-        given=None if partner is None else _model(table.id, catalogues),
-        data=data,
-        metrics=tuple(uses),
-        calibration=_taken(catalogues.datasets.get(calibration.data), calibration.count),
-    )
-
-
-def _model(name: str, catalogues: Catalogues) -> ZooModel:
-    """The model called ``name``, its graphs carrying the operators that extensions define."""
-    model = catalogues.models.get(name)
-    operators = catalogues.operators
-    if not operators.names():
-        return model
-    graphs = {graph: partial(_carrying, load, operators) for graph, load in model.graphs.items()}
-    return replace(model, graphs=graphs)
-
-
-def _carrying(load: Callable[[], ir.Model], operators: Catalogue[Operator]) -> ir.Model:
-    return with_operators(load(), operators)
-
-
-def _taken(dataset: Dataset, count: int) -> Dataset:
-    """``count`` samples of ``dataset``.
-
-    Raises:
-        InputError: it holds fewer.
-    """
-    if count > len(dataset):
-        raise InputError(
-            f"Taking {count} samples of '{dataset.id}'",
-            found=f"{len(dataset)} in it",
-            expected="at least as many as the suite asks for",
-            remedy=(
-                f"Write {len(dataset)} or less in the suite: 'count' of 'calibration', or "
-                "'samples'."
-            ),
-        )
-    return dataset.take(count)

@@ -38,12 +38,22 @@ def _of_schema(schema: str, records: list[CellRecord]) -> list[str]:
         return []
     first, *others = [record.idle_rules for record in measured]
     idle = [rule for rule in first if all(rule in more for more in others)]
-    return [
-        f"Running the schema '{schema}': found {rule}, which matches no operator of "
-        f"{', '.join(models)}; "
+    return [_idle_sentence(schema, ", ".join(models), rule) for rule in idle]
+
+
+def _idle_sentence(schema: str, models: str, rule: str) -> str:
+    from qbench.quantization import IDLE_CACHE, remedy_without_cache
+
+    if rule == IDLE_CACHE:
+        return (
+            f"Running the schema '{schema}': found no keys and values that {models} keeps; "
+            "expected a decoder, as the schema quantizes its keys and values. "
+            f"{remedy_without_cache(schema)}"
+        )
+    return (
+        f"Running the schema '{schema}': found {rule}, which matches no operator of {models}; "
         "expected every rule to match something. Correct the rule, or remove it."
-        for rule in idle
-    ]
+    )
 
 
 # Quarantine entries with a pattern that none of its cells needs any more.

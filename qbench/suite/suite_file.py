@@ -24,7 +24,7 @@ from qbench.judging import (
     Tolerance,
 )
 from qbench.storage import read_toml, require_format, sweep_work_folder, value_from_table
-from qbench.subjects import list_operators
+from qbench.subjects import is_factory, list_operators
 from qbench.suite.settings import (
     SHARES,
     CellSettings,
@@ -103,7 +103,8 @@ class ModelTable(CellSettings):
     those that were lost and gained by their ids alone. A variant replaces
     ``calibration.count`` or ``calibration.data`` and may name its own ``schemas`` and ``backends``.
     ``fp32`` names the float model that this one is a quantized form of, or is false if there is
-    none.
+    none. ``subject`` is the function that makes the model, ``module:factory``, in place of a model
+    of an extension called ``id``.
     """
 
     id: str
@@ -123,10 +124,16 @@ class ModelTable(CellSettings):
     private: bool = False
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     fp32: str | bool = ""
+    subject: str = ""
 
     def __post_init__(self) -> None:
         if not self.metrics:
             raise ValueError("no metrics")
+        if self.subject and not is_factory(self.subject):
+            raise ValueError(
+                f"subject = '{self.subject}' is impossible: it is module:factory, a function that "
+                "returns a module and its example inputs; a model file is named by an extension"
+            )
         self.own_tolerance()  # refuses the impossible, as do those below
         self.cell_tolerances()
         require_shares(self)

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from qbench.tracking.acceptance import accept_reference as accept_reference
     from qbench.tracking.acceptance import demand_whole as demand_whole
     from qbench.tracking.acceptance import is_taken as is_taken
-    from qbench.tracking.alerts import Alert as Alert
-    from qbench.tracking.alerts import Kind as Kind
-    from qbench.tracking.alerts import State as State
-    from qbench.tracking.alerts import change_size as change_size
+    from qbench.tracking.alert import Alert as Alert
+    from qbench.tracking.alert import Kind as Kind
+    from qbench.tracking.alert import State as State
+    from qbench.tracking.alert import change_size as change_size
     from qbench.tracking.alerts import find_alerts as find_alerts
     from qbench.tracking.annotations import ANNOTATIONS_FILE as ANNOTATIONS_FILE
     from qbench.tracking.annotations import Annotation as Annotation
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from qbench.tracking.history import read_run as read_run
     from qbench.tracking.history_merge import Merge as Merge
     from qbench.tracking.history_merge import merge_run_files as merge_run_files
+    from qbench.tracking.history_merge import plans_of as plans_of
     from qbench.tracking.index import INDEX_FILE as INDEX_FILE
     from qbench.tracking.index import HistoryIndex as HistoryIndex
     from qbench.tracking.missing import missing_cells as missing_cells
@@ -99,9 +100,11 @@ if TYPE_CHECKING:
     from qbench.tracking.proof import TrialState as TrialState
     from qbench.tracking.proof import caught_of as caught_of
     from qbench.tracking.proof import join_proof as join_proof
+    from qbench.tracking.proof import lacking_of_proof as lacking_of_proof
     from qbench.tracking.proof import lines_of_one as lines_of_one
     from qbench.tracking.proof import proof_file as proof_file
     from qbench.tracking.proof import remedies_of as remedies_of
+    from qbench.tracking.proof import shares_ended as shares_ended
     from qbench.tracking.proof import tally_faults as tally_faults
     from qbench.tracking.record import AXES as AXES
     from qbench.tracking.record import FORMAT as FORMAT

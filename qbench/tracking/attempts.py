@@ -2,6 +2,7 @@
 those that resume it.
 """
 
+import functools
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -59,11 +60,16 @@ def job_of(header: Mapping[str, Any]) -> JobName | None:
     job = header.get("job")
     if not isinstance(job, Mapping) or not isinstance(job.get("plan"), str):
         return None
-    numbers = [job.get(name, 0) for name in ("index", "of", "attempt")]
-    if not all(type(number) is int for number in numbers):
-        return None
-    name = JobName(job["plan"], *numbers)
-    return name if 0 <= name.index <= name.of <= _MOST_JOBS and name.attempt >= 0 else None
+    index, of, attempt = job.get("index", 0), job.get("of", 0), job.get("attempt", 0)
+    if type(index) is int and type(of) is int and type(attempt) is int:
+        return _job_of(job["plan"], index, of, attempt)
+    return None
+
+
+@functools.lru_cache(maxsize=1 << 14)  # a history asks ten times for the job of each of its runs
+def _job_of(plan: str, index: int, of: int, attempt: int) -> JobName | None:
+    is_one = 0 <= index <= of <= _MOST_JOBS and attempt >= 0
+    return JobName(plan, index, of, attempt) if is_one else None
 
 
 def attempt_id(job: JobName, suite: str) -> str:

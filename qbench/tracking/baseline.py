@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from qbench.judging import (
     Accepted,
@@ -13,13 +14,15 @@ from qbench.judging import (
     Repeats,
     State,
 )
-from qbench.metrics import Answers
 from qbench.tracking.calibrations import Calibrations
+
+if TYPE_CHECKING:  # accepted results are read without arrays
+    from qbench.metrics import Answers
 
 FLOORS, CALIBRATION = "the floors", "the calibration"
 """What of a cell, or under a name, could not be read; else it is an environment class."""
 
-KeptAnswers = Mapping[str, Mapping[str, Mapping[str, Answers]]]
+KeptAnswers = Mapping[str, Mapping[str, Mapping[str, "Answers"]]]
 """Slug → environment class → data set → answers."""
 
 
@@ -69,7 +72,7 @@ class AcceptedCell:
         self,
         environment: EnvironmentClass,
         equivalents: tuple[tuple[str, ...], ...],
-        kept: Mapping[str, Mapping[str, Answers]] = MappingProxyType({}),
+        kept: Mapping[str, Mapping[str, "Answers"]] = MappingProxyType({}),
     ) -> AcceptedHere:
         """What results of ``environment`` are compared with; ``kept``: class → data set → the
         accepted answers.
@@ -110,7 +113,7 @@ class Baseline:
     environment_class: str
     metrics: Mapping[str, int]
     data: Mapping[str, StoredData]
-    stored: Mapping[str, Answers]
+    stored: Mapping[str, "Answers"]
     cells: Mapping[str, AcceptedCell] = field(default_factory=dict)
     calibrations: Calibrations = field(default_factory=dict)
     kept: KeptAnswers = field(default_factory=dict)

@@ -8,6 +8,7 @@ import math
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from qbench.errors import InputError
 from qbench.judging import (
@@ -19,9 +20,11 @@ from qbench.judging import (
     moved_ranges,
     within_noise,
 )
-from qbench.metrics import Answers, kept_digest, unpacked_answers
 from qbench.number_text import value_text
 from qbench.storage import ArchiveError, current_limits, inflate
+
+if TYPE_CHECKING:  # records of results are read without arrays
+    from qbench.metrics import Answers
 
 # Which measurements an accepting run takes over, and the accepted results that it makes of them.
 #
@@ -49,7 +52,7 @@ class KnownNoise:
 
     repeats: Repeats
     averaged: bool
-    kept: Mapping[str, Answers]
+    kept: Mapping[str, "Answers"]
 
 
 def is_in_scope(
@@ -112,6 +115,8 @@ def _another(now: Mapping[str, object], before: Mapping[str, object]) -> bool:
 
 def accepted_of(measurement: Measurement, reason: str, old: Accepted | None = None) -> Accepted:
     """``measurement`` as an accepted result, instead of ``old`` of the same model and data."""
+    from qbench.metrics import kept_digest, unpacked_answers
+
     remembered = measurement.remembered if old is None else old.numbers_now(measurement)
     return Accepted(
         metrics={score.metric: score.hits for score in measurement.scores},

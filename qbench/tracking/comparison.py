@@ -135,8 +135,10 @@ class Relation(enum.Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricChange:
     """Hits of one metric old → new (None: not measured there), out of how many in the new run or
-    else the old.
+    else the old; ``old_out_of``: in the old run or else the new.
 
+    ``samples``: how many were counted in the old and in the new run; values of different samples
+    are not compared.
     ``means``: the values of both sides where these are means of runs that differ.
     ``unit`` is that of hits / out_of: ``"%"`` is a share. ``is_distance``: it is how far the
     answers are from fp32.
@@ -148,6 +150,8 @@ class MetricChange:
     old: int | None
     new: int | None
     out_of: int
+    old_out_of: int
+    samples: tuple[int, int]
     unit: str = "%"
     lower_is_better: bool = False
     is_distance: bool = False
@@ -158,19 +162,25 @@ class MetricChange:
     @property
     def moved(self) -> float | None:
         """The new value less the old, in the unit (a fraction where that is ``%``); None where
-        one is not known.
+        one is not known, or they are of different numbers of samples.
         """
-        if self.old is None or self.new is None:
-            return None
-        if self.means == (None, None):
-            return (self.new - self.old) / self.out_of
         old, new = self.values
-        return (new or 0.0) - (old or 0.0)
+        if old is None or new is None or not self.is_of_same_samples:
+            return None
+        if self.old_out_of == self.out_of and self.means == (None, None):
+            return ((self.new or 0) - (self.old or 0)) / self.out_of
+        return new - old
+
+    @property
+    def is_of_same_samples(self) -> bool:
+        """Whether as many samples were counted in both runs."""
+        return self.samples[0] == self.samples[1]
 
     @property
     def values(self) -> tuple[float | None, float | None]:
         """The values that are judged, before and after; None: not measured there."""
-        old, new = (None if hits is None else hits / self.out_of for hits in (self.old, self.new))
+        counts = ((self.old, self.old_out_of), (self.new, self.out_of))
+        old, new = (None if hits is None else hits / out_of for hits, out_of in counts)
         means = self.means
         return (old if means[0] is None else means[0], new if means[1] is None else means[1])
 
@@ -318,23 +328,31 @@ def share_a_class(one: Run, other: Run) -> bool:
     return not before or not after or not before.isdisjoint(after)
 
 
-def compare_runs(old: Run, new: Run, *, across: bool = False) -> tuple[CellChange, ...]:
+def compare_runs(
+    old: Run, new: Run, *, across: bool = False, with_repeated: bool = True
+) -> tuple[CellChange, ...]:
     """A row for each cell of either run, sorted by cell.
 
     Args:
         across: compare results of different environment classes too; ``differs`` of each names what
             was exchanged.
+        with_repeated: also a row for each cell that both runs measured with equal contents, which
+            are most cells of two nights; left out: a row for each of the others.
 
     Raises:
         IncomparableError: not one cell can be compared.
     """
     before = {record.cell: record for record in old.cells}
     after = {record.cell: record for record in new.cells}
-    rows = tuple(
-        _change(cell, before.get(cell), after.get(cell), across=across)
-        for cell in sorted({*before, *after}, key=_axes_of)
-    )
-    if not any(row.relation in (Relation.SAME, Relation.CHANGED) for row in rows):
+    repeated = 0
+    rows = []
+    for cell in sorted({*before, *after}, key=_axes_of):
+        one, other = before.get(cell), after.get(cell)
+        if not with_repeated and _is_repeated(one, other):
+            repeated += 1
+        else:
+            rows.append(_change(cell, one, other, across=across))
+    if not repeated and not any(row.relation in _COMPARABLE for row in rows):
         why = next((row.why for row in rows if row.why), "no cell that is in both")
         where = "" if across else "in one environment class "
         remedy = "Compare with a run of this suite that measured the same cells."
@@ -346,7 +364,17 @@ def compare_runs(old: Run, new: Run, *, across: bool = False) -> tuple[CellChang
             expected=f"a cell measured by both {where}on the same samples",
             remedy=remedy,
         )
-    return rows
+    return tuple(rows)
+
+
+_COMPARABLE = (Relation.SAME, Relation.CHANGED)
+
+
+def _is_repeated(old: CellRecord | None, new: CellRecord | None) -> bool:
+    """Whether both runs measured the cell, with equal contents."""
+    return (
+        old is not None and new is not None and new.is_measured and _compared(old) == _compared(new)
+    )
 
 
 def _change(
@@ -385,7 +413,8 @@ def _repeated(cell: Cell, record: CellRecord) -> CellChange:
     relation, why = Relation.SAME, ""
     if not record.is_measured:
         relation, why = Relation.INCOMPARABLE, _unmeasured("old", record)
-    is_paired = all(map(record.digests_of, ("data", "reference")))
+    kinds = {key.partition(":")[0] for key in record.digests}
+    is_paired = {"data", "reference"} <= kinds
     pairs = (
         (name, metric, _pairs(metric, metric, is_same=True) if is_paired else None)
         for name, metric in _valued(record).items()
@@ -398,7 +427,7 @@ def _repeated(cell: Cell, record: CellRecord) -> CellChange:
         metrics=tuple(_metric_change(name, one, one, both) for name, one, both in pairs),
         why=why,
         flips=dict.fromkeys(record.digests_of("predictions") if record.is_measured else (), (0, 0)),
-        costs=cost_changes(record, record),
+        costs=tuple(CostChange(old=cost, new=cost) for cost in record.costs),
     )
 
 
@@ -554,8 +583,19 @@ def _flips(old: CellRecord, new: CellRecord) -> dict[str, tuple[int, int]]:
             if [len(names) for names in named] == counts:
                 found[data] = (len(named[0] ^ named[1]), len(named[0] | named[1]))
             else:  # a record names the first of them alone
-                found[data] = (abs(counts[0] - counts[1]), sum(counts))
+                most = min([sum(counts), *_sample_counts(old, data), *_sample_counts(new, data)])
+                found[data] = (abs(counts[0] - counts[1]), most)
     return dict(sorted(found.items()))
+
+
+def _sample_counts(record: CellRecord, data: str) -> list[int]:
+    """How many samples of ``data`` each metric counted that is known to be of it."""
+    is_alone = record.digests_of("data").keys() == {data}
+    return [
+        metric.n
+        for name, metric in record.metrics.items()
+        if name.partition("@")[2] == data or (is_alone and "@" not in name)
+    ]
 
 
 def _kept_flips(old: str | None, new: str | None) -> int | None:
@@ -600,6 +640,12 @@ def _incomparable(old: CellRecord, new: CellRecord, *, across: bool) -> str:
         return next(
             f"one of them {one.stopped.text}" for one in (new, old) if one.stopped is not None
         )
+    for name in old.metrics:
+        if name not in new.metrics:
+            continue
+        before, after = old.metrics[name].n, new.metrics[name].n
+        if before != after:
+            return f"other samples: {name} of {before} → {after}"
     return ""
 
 
@@ -621,6 +667,8 @@ def _metric_change(
 ) -> MetricChange:
     metric = new or old
     assert metric is not None
+    before = old or new
+    assert before is not None
     old_hits, old_mean = (None, None) if old is None else (old.hits, old.mean)
     new_hits, new_mean = (None, None) if new is None else (new.hits, new.mean)
     references = None
@@ -631,6 +679,8 @@ def _metric_change(
         old=old_hits,
         new=new_hits,
         out_of=metric.out_of,
+        old_out_of=before.out_of,
+        samples=(before.n, metric.n),
         unit=metric.unit,
         lower_is_better=metric.lower_is_better,
         is_distance=metric.is_distance,

@@ -394,7 +394,7 @@ class _Reading:
     def take(self, text: bytes) -> None:
         """Add one line; of a type that this qbench does not know, nothing."""
         try:
-            if self._took_known(text) or text.isspace() or is_started_line(text):
+            if self._took_known(text) or is_started_line(text) or text.isspace():
                 return
             line = decoded_line(text)
             kind = line["type"]

@@ -11,7 +11,7 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,8 +45,6 @@ class Merge:
         problems: a sentence for each file that is not a run file, or not whole (its whole lines
             were taken).
         unreadable: how many files are not run files.
-        plans: the first digits of the plans that the runs of the sources are jobs of; empty text:
-            of none.
     """
 
     added: tuple[str, ...]
@@ -54,7 +52,37 @@ class Merge:
     conflicts: tuple[str, ...]
     problems: tuple[str, ...]
     unreadable: int
-    plans: frozenset[str] = frozenset()
+
+
+def plans_of(sources: Sequence[Path | ObjectStore]) -> frozenset[str]:
+    """The first digits of the plans that the runs of ``sources`` are jobs of, by their first lines;
+    empty text: of none. Files that cannot be read are left out.
+    """
+    found = set()
+    for line in _first_lines(sources):
+        header = object_of_line(line)
+        if header is not None and header.get("type") == "run":
+            job = job_of(header)
+            found.add("" if job is None else job.plan)
+    return frozenset(found)
+
+
+def _first_lines(sources: Sequence[Path | ObjectStore]) -> Iterator[bytes]:
+    """The first line of each file that can be read; no more of it is read."""
+    for source in sources:
+        for store, name in _named(source):
+            with contextlib.suppress(StoreError):
+                yield next(iter(store.read(name)), b"").rstrip(b"\n")
+
+
+def _named(source: Path | ObjectStore) -> Iterator[tuple[FolderStore | ObjectStore, str]]:
+    """The name of each run of ``source``, with the store that reads it."""
+    if isinstance(source, Path) and source.is_file():
+        yield FolderStore(source.parent), str(source)
+        return
+    store = FolderStore(source) if isinstance(source, Path) else source
+    for name in store.runs():
+        yield store, name
 
 
 def merge_run_files(sources: Sequence[Path | ObjectStore], target: HistoryStore | Path) -> Merge:
@@ -102,7 +130,7 @@ def _merged(
     held, odd_held = (
         target.files() if isinstance(target, FolderStore) else (target.stored_files(), ())
     )
-    copies, plans, problems, unread = _read([*files, *held])
+    copies, problems, unread = _read([*files, *held])
     problems = [*dict.fromkeys((*others, *odd_held)), *problems]
     names = {file.shown for file in held}
     added, conflicts, same = [], [], 0
@@ -126,7 +154,6 @@ def _merged(
         conflicts=tuple(conflicts),
         problems=tuple(problems),
         unreadable=unread,
-        plans=frozenset(plans[file.shown] for file in files if file.shown in plans),
     )
 
 
@@ -170,12 +197,11 @@ def _files(places: Iterable[Path | ObjectStore]) -> tuple[list[RunFile], tuple[s
 
 def _read(
     files: Iterable[RunFile],
-) -> tuple[dict[tuple[str, str], dict[str, RunFile]], dict[str, str], list[str], int]:
+) -> tuple[dict[tuple[str, str], dict[str, RunFile]], list[str], int]:
     """Id, and of an attempt its start → digests of the contents found under it, each with its
-    (last) file; file → its plan, empty: none; sentences; unreadable files.
+    (last) file; sentences; unreadable files.
     """
     copies: dict[tuple[str, str], dict[str, RunFile]] = {}
-    plans: dict[str, str] = {}
     problems: dict[str, None] = {}
     unread = set()
     for file in files:
@@ -187,11 +213,9 @@ def _read(
             unread.add(os.path.realpath(file.shown))
             continue
         problems |= dict.fromkeys(run.notices)
-        job = job_of(run.header)
-        began = "" if job is None else str(run.header["started"])
-        plans[file.shown] = "" if job is None else job.plan
+        began = "" if job_of(run.header) is None else str(run.header["started"])
         copies.setdefault((run.id, began), {})[digest_bytes(data)] = file
-    return copies, plans, list(problems), len(unread)
+    return copies, list(problems), len(unread)
 
 
 def _bytes(file: RunFile) -> bytes:

@@ -87,6 +87,15 @@ class ObjectStore:
         """A folder of this computer for what is made from the runs of this store."""
         return user_folder("stores", self.folder)
 
+    @property
+    def may_exist(self) -> bool:
+        """Whether something can be there: False where the folder of a ``file://`` is not, and no
+        run waits for it. A bucket has no folders, and nothing is asked of it.
+        """
+        return (
+            self.folder.scheme != "file" or Path(self.folder.path).is_dir() or self.spool.is_dir()
+        )
+
     def take_notices(self) -> tuple[str, ...]:
         """Sentences about runs of earlier nights that were stored since the last call, or could
         not be.

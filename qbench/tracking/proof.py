@@ -146,6 +146,11 @@ class ProofTrial:
         return self.state is TrialState.CAUGHT and bool(gates) and gates <= _OF_CLASS
 
     @property
+    def is_made(self) -> bool:
+        """Whether the fault could be put at its place; else nothing was tried."""
+        return self.state is not TrialState.NOT_PUT
+
+    @property
     def key(self) -> tuple[str, str, int, str]:
         """What tells trials of one proof apart."""
         return self.cell, self.fault, self.place, self.environment
@@ -236,6 +241,41 @@ def _place(line: ProofStart | ProofCell | ProofTrial) -> tuple[object, ...]:
     return (2, *line.key, line.state.value)
 
 
+def shares_ended(lines: Iterable[ProofLine]) -> dict[str, ProofEnd | None]:
+    """Share, as ``ProofStart.shard`` names it → an end of it; None: no run of it ended.
+
+    ``lines`` are those of whole files, one file after the other: an end is that of the run that
+    started last.
+    """
+    ends: dict[str, ProofEnd | None] = {}
+    shard = ""
+    for line in lines:
+        if isinstance(line, ProofStart):
+            shard = line.shard
+            ends.setdefault(shard, None)
+        elif isinstance(line, ProofEnd) and (line.is_whole or ends.get(shard) is None):
+            ends[shard] = line
+    return ends
+
+
+def lacking_of_proof(ends: Mapping[str, ProofEnd | None]) -> tuple[str, ...]:
+    """What is lacking of a proof with ``ends`` (``shares_ended``), in words; empty: nothing."""
+    words = ["no end of the proof"] if ends.get("", _ENDED) is None else []
+    divisions = (name.partition("/")[2] for name in ends)
+    counts = {int(text) for text in divisions if text.isdecimal()}
+    for count in sorted(counts):
+        names = [f"{index}/{count}" for index in range(1, count + 1)]
+        missing = [name for name in names if name not in ends]
+        unfinished = [name for name in names if ends.get(name, _ENDED) is None]
+        if missing:
+            words.append(f"no results of share {', '.join(missing)}")
+        if unfinished:
+            words.append(f"no end of share {', '.join(unfinished)}")
+    return tuple(words)
+
+
+_ENDED = ProofEnd(made={}, is_whole=True)
+
 _PARTS = {
     "suite": "of another suite, or of another state of its files",
     "baselines": "of other baselines",
@@ -295,7 +335,8 @@ class FaultTally:
 
     Args:
         let_through: its trials that no gate saw.
-        no_effect, not_put: how many trials changed nothing, and how many failed by themselves.
+        no_effect: how many trials changed nothing.
+        not_put: at how many places the fault itself failed.
         unfit: how many of the cells that were looked at have no place for it.
         remedies: what would catch how many of ``let_through``, the most first.
     """
@@ -311,8 +352,8 @@ class FaultTally:
 
     @property
     def trials(self) -> int:
-        """All of them."""
-        return self.caught.n + self.no_effect + self.not_put
+        """All that were made: those that were not put are none."""
+        return self.caught.n + self.no_effect
 
 
 def tally_faults(proof: Proof) -> tuple[FaultTally, ...]:
@@ -332,6 +373,7 @@ def tally_faults(proof: Proof) -> tuple[FaultTally, ...]:
             remedies=remedies_of(several),
         )
         for fault, several in by_fault.items()
+        if any(one.is_made for one in several)
     ]
     return tuple(sorted(tallies, key=_weakness))
 

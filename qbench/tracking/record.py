@@ -112,6 +112,7 @@ class MetricRecord(Struct, Counted, frozen=True, kw_only=True, gc=False):
     losses: Whole
     gains: Whole
     interval: tuple[float, float] | None = None
+    never_resampled: bool = False
     clusters: Clusters | None = None
     written_value: float | None = msgspec.field(default=None, name="value")
     accepted: Whole | None = None
@@ -406,6 +407,8 @@ class CellRecord(
             if metric["mean"] is not None:
                 metric["value"] = metric["mean"]
             del metric["mean"]
+            if not metric["never_resampled"]:
+                del metric["never_resampled"]
             for name in ("interval", "clusters", "value", "accepted", "noise"):
                 if metric[name] is None:
                     del metric[name]

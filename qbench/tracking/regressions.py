@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from qbench.tracking.alerts import Alert, Kind, State
+from qbench.tracking.alert import Alert, Kind, State
 
 # An alert has a stretch of commits, from the last good measurement to the first bad one. Computers
 # that take turns have different stretches of the same change; the commits that all of them contain

@@ -11,7 +11,7 @@ share their values take a part of the memory.
 
 import operator
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import msgspec
 from msgspec import structs
@@ -25,12 +25,16 @@ _copied: Callable[[CellRecord], CellRecord] = operator.methodcaller("__copy__")
 _seconds = msgspec.json.Decoder(dict[str, float])
 
 
-class _Known(NamedTuple):
-    """A line that was decoded; ``tail`` is empty where it has no seconds."""
+@dataclass(slots=True, eq=False)
+class _Known:
+    """A line that was decoded; ``tail`` is empty where it has no seconds. ``after``: the line that
+    followed it, of cells, which it most likely does again.
+    """
 
     head: bytes
     tail: bytes
     record: CellRecord
+    after: "_Known | None" = None
 
 
 class RepeatedLines:
@@ -41,35 +45,61 @@ class RepeatedLines:
 
     def __init__(self) -> None:
         self._known: dict[bytes, _Known] = {}
+        self._before: _Known | None = None
 
     def find(self, text: bytes) -> CellRecord | None:
         """What was kept of an earlier line that ``text`` repeats, with the seconds of ``text``;
         None: it repeats none.
         """
-        known = self._known.get(text[: text.find(_AFTER_AXES)])
-        if known is None or not text.startswith(known.head) or not text.endswith(known.tail):
+        before = self._before
+        # the beginning of a line with its axes is in no other line: no need to look for them
+        known = None if before is None else before.after
+        if known is None or not text.startswith(known.head):
+            known = self._known.get(text[: text.find(_AFTER_AXES)])
+            if known is None or not text.startswith(known.head):
+                return None
+        if not text.endswith(known.tail):
             return None
-        if not known.tail:
-            return known.record if len(text) == len(known.head) else None
-        seconds = _read_seconds(text[len(known.head) : -len(known.tail)])
-        if seconds is None:
+        if known.tail:
+            seconds = _read_seconds(text[len(known.head) : -len(known.tail)])
+            if seconds is None:
+                return None
+            record = _copied(known.record)
+            structs.force_setattr(record, "seconds", seconds)
+        elif len(text) == len(known.head):
+            record = known.record
+        else:
             return None
-        record = _copied(known.record)
-        structs.force_setattr(record, "seconds", seconds)
+        self._follow(known)
         return record
+
+    def _follow(self, known: _Known) -> None:
+        """Note that ``known`` came after the line before it."""
+        if self._before is not None:
+            self._before.after = known
+        self._before = known
 
     def remember(self, text: bytes, record: CellRecord, kept: CellRecord) -> None:
         """Note the line ``text``, its ``record``, and what is kept of that."""
         axes = text[: text.find(_AFTER_AXES)]
         if _SECONDS not in text:
-            self._known[axes] = _Known(text, b"", kept)
+            self._replace(axes, _Known(text, b"", kept))
             return
         start = text.index(_SECONDS) + len(_SECONDS)
         stop = text.find(b"}", start) + 1
         # a line with the key twice, or not where its record has it, is never taken for another one
         is_known = text.count(_SECONDS) == 1 and record.seconds
         if is_known and _read_seconds(text[start:stop]) == record.seconds:
-            self._known[axes] = _Known(text[:start], text[stop:], kept)
+            self._replace(axes, _Known(text[:start], text[stop:], kept))
+
+    def _replace(self, axes: bytes, known: _Known) -> None:
+        """Note ``known`` as the newest line of its cell, before the line that followed the former
+        one.
+        """
+        former = self._known.get(axes)
+        known.after = None if former is None else former.after
+        self._known[axes] = known
+        self._follow(known)
 
 
 def _read_seconds(text: bytes) -> dict[str, float] | None:

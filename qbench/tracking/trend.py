@@ -173,6 +173,13 @@ class Points(Sequence[Point]):
             found.append(source.values[run])
             yield places[run], statistics.median(found)
 
+    @property
+    def of_runs(self) -> Sequence[float]:
+        """The value of each run: what a point had at any time lies between the least and the
+        greatest.
+        """
+        return self._source.values
+
     def runs_between(self, start: int, stop: int) -> Sequence[float]:
         """The values of the runs of the points ``start`` … ``stop`` − 1."""
         if self._source is self:
@@ -284,7 +291,7 @@ def ordered_trends(
     found = SeriesBuilder(began)
     last: dict[
         tuple[Cell, str],
-        tuple[object, object, tuple[bool, ...], list[tuple[Course, float, int, Facts]]],
+        tuple[object, object, tuple[bool, ...], list[tuple[UncutSeries, float, int, Facts]]],
     ] = {}
     for run in runs:
         night = found.night(run.id, str(run.header.get("started", "")), measured_commit(run))
@@ -324,7 +331,7 @@ TrendKey = tuple[Cell, str, str]
 
 
 @dataclass(slots=True)
-class Course:
+class UncutSeries:
     """A series before it is cut into levels: the record of its last point, and its points in
     order.
     """
@@ -340,7 +347,7 @@ class SeriesBuilder:
 
     def __init__(self, began: Sequence[str] = ()) -> None:
         self._began = {run: place for place, run in enumerate(began)}
-        self._found: dict[TrendKey, Course] = {}
+        self._found: dict[TrendKey, UncutSeries] = {}
         self._nights: list[Night] = []
         self._kinds: dict[tuple[int, str], int] = {}
         self._kind_list: list[tuple[int, str]] = []
@@ -357,11 +364,11 @@ class SeriesBuilder:
             self._kind_list.append((out_of, data))
         return position
 
-    def course(self, key: TrendKey, last: MetricRecord) -> Course:
+    def course(self, key: TrendKey, last: MetricRecord) -> UncutSeries:
         """The series of ``key``; the direction and unit of its ``last`` record are used."""
         course = self._found.get(key)
         if course is None:
-            course = self._found[key] = Course(last, Points(self._nights, self._kind_list))
+            course = self._found[key] = UncutSeries(last, Points(self._nights, self._kind_list))
         course.last = last
         return course
 
@@ -401,8 +408,8 @@ def _cut(
     kinds = points.kinds
     breaks = tuple(i for i in range(1, len(kinds)) if kinds[i][1] != kinds[i - 1][1])
     stretches = itertools.pairwise((0, *breaks, len(points)))
-    spread = max(points.values, default=0.0) - min(points.values, default=0.0)
-    if not points.values or not spread:  # most int8 series never move
+    spread = max(points.of_runs, default=0.0) - min(points.of_runs, default=0.0)
+    if not spread:  # most int8 series never move
         whole = ((start, stop) for start, stop in stretches if start < stop)
         return breaks, tuple(Level(start=a, stop=b, value=points.values[a]) for a, b in whole), ()
     least = least_steps(points, unit)
@@ -511,7 +518,7 @@ _FEWEST = 4
 
 
 def _series(
-    cell: Cell, metric: str, environment_class: str, course: Course, confirm: int
+    cell: Cell, metric: str, environment_class: str, course: UncutSeries, confirm: int
 ) -> Series:
     last, points = course.last, course.points.collapsed()
     breaks, levels, changes = _cut(points, confirm, last.unit)

@@ -38,6 +38,18 @@ def test_weights_alone_are_quantized_and_data_are_rounded(tmp_path):
         assert at_level_0 < 1e-5 * largest
 
 
+def test_float8_data_around_an_operator_do_not_load_at_the_default_level(tmp_path):
+    found = dict(
+        line.split(": ")
+        for line in printed("float8-data-that-do-not-load.md", tmp_path).splitlines()
+    )
+    assert len(found) == 30
+    for case, said in found.items():
+        kind, operator = case.split()
+        refused = kind != "INT8" and operator != "Transpose"
+        assert said == f"loads at BASIC, {'refused' if refused else 'loads'} at ALL", case
+
+
 def test_a_relu_is_dropped_in_front_of_float8_and_few_bits(tmp_path):
     found = dict(
         line.split(": ") for line in printed("relu-before-float8.md", tmp_path).splitlines()

@@ -11,7 +11,7 @@ import pytest
 
 from qbench.backends import Backend, Executed, Executor, RemoteBackend, get_backend, versions_of
 from qbench.errors import InputError, NotFetchedError, UnavailableError, UnsupportedError
-from qbench.evaluation.artifacts import executed_share
+from qbench.evaluation.executed_share import executed_share
 from qbench.extension import install_command
 from qbench.graph import Form
 from qbench_engines.tvm import TvmBackend
@@ -149,7 +149,9 @@ def test_taps_are_refused():
 
 
 def test_nodes_whose_precision_is_not_known_give_no_share():
-    plan = SimpleNamespace(macs=10, node_macs={"conv": 10}, integer_nodes=frozenset({"conv"}))
+    plan = SimpleNamespace(
+        macs=10, node_macs={"conv": 10}, integer_nodes=frozenset({"conv"}), decisions={}
+    )
     quantized = SimpleNamespace(plans={"": plan})
 
     def share(precision):

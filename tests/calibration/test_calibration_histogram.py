@@ -69,7 +69,7 @@ def counted(array: Array, *, compiled_too: bool = False) -> tuple[Array, Array, 
     if compiled_too:
         loops = compiled()
         assert loops is not None
-        loops.add(array.view(np.uint32), table)
+        loops.fold(array.view(np.uint32), table, np.empty(2, np.int32))
     else:
         count_with_numpy(array.view(np.uint32), table)
     return unpacked(table, array.size)
@@ -134,6 +134,26 @@ def test_the_compiled_loop_gives_the_same_bits_on_any_numbers(x: Array) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(slow, fast, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("worth_loading", "blocks"), [(0, 512), (1 << 40, 0)], ids=["compiled", "numpy"]
+)
+@pytest.mark.parametrize("wrong", [np.inf, -np.inf, np.nan, -np.float32(np.nan)])
+def test_folding_stops_before_what_is_not_finite(
+    worth_loading: int, blocks: int, wrong: float
+) -> None:
+    if blocks and compiled() is None:
+        pytest.skip("numba is not installed")
+    x = np.random.default_rng(3).normal(size=1000).astype(np.float32)
+    x[700] = wrong
+    table = new_table()
+    counted, low, high = Counter(worth_loading).fold(x, table)
+    assert counted == blocks  # whole blocks of 256 before the 700th number, or none
+    assert low == x[:counted].min(initial=np.inf)
+    assert high == x[:counted].max(initial=-np.inf)
+    keys, counts, lows, _ = unpacked(table, counted)
+    assert Histogram(keys, counts, lows) == Histogram.of(x[:counted])
+
+
 def test_without_numba_numpy_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
     assert compiled.__wrapped__() is None
@@ -146,16 +166,16 @@ def test_where_compiled_code_cannot_be_kept_it_is_made_again(
     numba = pytest.importorskip("numba")
     jit = numba.njit
 
-    def homeless(*signature: object, cache: bool = False, nogil: bool) -> object:
+    def homeless(*signature: object, cache: bool = False, **settings: object) -> object:
         if cache:
             raise RuntimeError("no locator available")
-        return jit(*signature, nogil=nogil)
+        return jit(*signature, **settings)  # numba loads parts of itself late, which call it too
 
     monkeypatch.setattr(numba, "njit", homeless)
     loops = compiled.__wrapped__()
     assert loops is not None
     table = new_table()
-    loops.add(np.ones(3, np.float32).view(np.uint32), table)
+    loops.fold(np.ones(3, np.float32).view(np.uint32), table, np.empty(2, np.int32))
     assert unpacked(table, 3)[1].tolist() == [3]
 
 

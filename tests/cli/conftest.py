@@ -136,9 +136,13 @@ def project(tmp_path, monkeypatch, shapes_package) -> Path:
 
 
 @pytest.fixture
-def qbench(capsys):
-    """Run a command in this process: (exit code, standard output, standard error)."""
+def qbench(capsys, monkeypatch):
+    """Run a command in this process: (exit code, standard output, standard error). On a busy
+    computer, too, it does not say after half a minute what takes long.
+    """
     from qbench.cli import main
+
+    monkeypatch.setattr("qbench.working.INTERVAL", 24 * 3600.0)
 
     def run(*arguments: object) -> tuple[int, str, str]:
         code = main([str(argument) for argument in arguments])

@@ -87,6 +87,23 @@ def test_what_is_there_is_kept_and_what_broke_off_is_measured_again(qbench, proj
 
 
 @pytest.mark.slow
+def test_releases_behind_a_url_are_kept_and_what_broke_off_is_measured_again(
+    qbench, project, small_python, monkeypatch
+):
+    pytest.importorskip("fsspec")
+    monkeypatch.setenv("QBENCH_CACHE", str(project / "users-cache"))
+    made, stored = [small_python("1.0")], project / "stored"
+    words = ("--jobs", 1, "--history", f"file://{stored}")
+    code, facts, err = backfill(qbench, made, *words)
+    assert (code, states(facts)) == (0, [("1.0", "measured")]), err
+    (first,) = stored.glob("*.jsonl")
+    assert states(backfill(qbench, made, *words)[1]) == [("1.0", "kept")]
+    first.write_text("".join(first.read_text().splitlines(keepends=True)[:-1]))
+    assert states(backfill(qbench, made, *words)[1]) == [("1.0", "measured")]
+    assert len(list(stored.glob("*.jsonl"))) == 2
+
+
+@pytest.mark.slow
 def test_a_release_without_an_engine_has_a_reason(qbench, project, small_python):
     code, facts, err = backfill(qbench, [small_python("1.0", engine=False)])
     assert code == 2

@@ -143,7 +143,7 @@ def test_environments_that_are_there_are_told_apart_by_the_release_in_them(
         (MODEL, "by-toy", "no --metric"),
         ([*MODEL, "--metric", "top1", "--schema", "w8a8_asym_pc"], "by-toy", "--schema w8a8_"),
         ([*MODEL, "--metric", "top1"], "by-toy.wrong", "unknown variant 'wrong'"),
-        ([*MODEL, "--metric", "top1"], "by-no-such", "unknown quantizer 'no-such'"),
+        ([*MODEL, "--metric", "top1"], "by-no-such", "unknown quantizer 'by-no-such'"),
         (["--versions", "1.0,1.10", "--with", "/a", "--", "true"], "by-toy", "'/a'"),
     ],
 )

@@ -439,6 +439,52 @@ def test_cells_that_vanished_end_with_4_and_are_named(words, compared):
     )
 
 
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        (('"x64"', '"arm64"'), "environment class x64 against arm64"),
+        (('"data:d": "d"', '"data:d": "e"'), "other samples or labels"),
+        (('"n": 10', '"n": 40'), "other samples: top1 of 10"),
+    ],
+)
+def test_a_cell_that_cannot_be_compared_beside_equal_ones_ends_with_4(
+    words, compared, changed, why
+):
+    old, new = measured("one", ("m1", "m2")), measured("two", ("m1", "m2"))
+    lines = new.splitlines(keepends=True)
+    last = max(place for place, line in enumerate(lines) if '"m2"' in line)
+    lines[last] = lines[last].replace(*changed)
+    code, _, err = compared(old, "".join(lines))
+    assert code == 4
+    words(err)
+    assert why in err
+    code, out, _ = compared(old, "".join(lines), "--json")
+    (sentence,) = json.loads(out)["incomplete"]
+    assert (code, "m2::b+s" in sentence) == (4, True)
+
+
+def test_a_cell_that_neither_run_supports_is_no_gap(compared):
+    texts = []
+    for name in ("one", "two"):
+        lines = [json.loads(one) for one in measured(name, ("m1", "m2")).splitlines()]
+        for one in lines:
+            if one.get("model") == "m2":
+                one["outcome"] = "unsupported"
+                del one["metrics"], one["digests"]
+        texts.append("".join(json.dumps(one) + "\n" for one in lines))
+    assert compared(*texts)[0] == 0
+
+
+def test_counts_out_of_two_numbers_say_both(compared):
+    old, new = (
+        measured("one"),
+        measured("two", answers="q", top1={**TOP1, "hits": 30, "out_of": 40}),
+    )
+    code, out, _ = compared(old, new)
+    assert code == 1
+    assert "top1 8 of 10 → 30 of 40 (−5.00 pp, worse)" in out
+
+
 def test_a_cell_that_lost_its_support_ends_with_4(compared):
     new = measured("two", ("m1", "m2"))
     lines = [json.loads(one) for one in new.splitlines()]

@@ -4,6 +4,7 @@ cannot be compared.
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -87,6 +88,43 @@ def test_a_margin_is_proven_refuted_or_open(after, margin, code, files, qbench):
     assert compared(qbench, "--margin", margin)[0] == code
 
 
+def test_a_first_value_that_is_no_number_is_named(files, qbench):
+    for name in ("a.jsonl", "b.jsonl"):
+        files(name, judged([math.nan, 1]), header=None)
+    code, _, err = compared(qbench)
+    assert code == 2
+    assert "NaN" in err
+
+
+@pytest.mark.parametrize("margin", ["5", "1"])
+def test_a_margin_in_points_is_refused(margin, files, qbench):
+    files("a.jsonl", judged([1] * 5))
+    files("b.jsonl", judged([1] * 4 + [0]))
+    code, _, err = compared(qbench, "--margin", margin)
+    assert code == 2
+    assert f"{int(margin) / 100:g}" in err
+
+
+@pytest.mark.parametrize(
+    ("samples", "sources", "least"),
+    [(3, 3, None), (4, 4, None), (40, 3, None), (5, 5, 0.8 ** (1 / 5)), (40, 5, None)],
+)
+def test_few_samples_detect_a_drop_only_where_the_loss_of_all_is_one(
+    samples, sources, least, files, qbench
+):
+    more = (lambda i: {"source": f"q{i % sources}"}) if sources < samples else (lambda i: {})
+    for name, value in (("a.jsonl", 1), ("b.jsonl", 0)):
+        files(name, judged([value] * samples, more))
+    (lost,) = compared(qbench)[1]["scores"]
+    found = lost["shown"]["detectable"]
+    assert (found is None) is (lost["shown"]["midp"] > 0.05)
+    if least is not None:
+        assert found == pytest.approx(least)
+    for margin in ((), ("--margin", "0.1")):
+        out = qbench("compare", "a.jsonl", "b.jsonl", *margin)[1]
+        assert ("too few to detect any drop" in out) is (found is None)
+
+
 def test_equal_files_are_fine_and_samples_of_one_alone_are_named(files, qbench):
     files("a.jsonl", judged(BEFORE))
     files("b.jsonl", judged(BEFORE))
@@ -101,6 +139,13 @@ def test_equal_files_are_fine_and_samples_of_one_alone_are_named(files, qbench):
     )
     _, _, err = qbench("compare", "a.jsonl", "b.jsonl")
     assert "only in a.jsonl: 2 samples ('398', '399')" in err
+
+
+def test_files_with_a_header_are_answers_under_any_name(files, qbench):
+    for name in ("a.jl", "b.answers"):
+        files(name, judged(BEFORE))
+    code, out, err = qbench("compare", "a.jl", "b.answers", "--json")
+    assert (code, json.loads(out)["samples"], err) == (0, 400, "")
 
 
 def test_answers_and_labels_are_judged_without_metrics(files, qbench):
@@ -175,6 +220,52 @@ def test_token_streams(floor, files, qbench):
     proven = compared(qbench, "--metric", "token_kl", "--margin", str(limit))[0]
     assert proven == (0 if floor else 4)
     assert compared(qbench, "--metric", "token_kl", "--margin", str(exact / 100))[0] == 1
+
+
+def test_intervals_of_token_streams_hold_their_values(files, qbench):
+    """Of a stream against another, and against itself."""
+    rng = np.random.default_rng(1)
+    p = rng.dirichlet(np.full(50, 0.1) + 1e-3, 60) * (1 - 1e-3) + 1e-3 / 50
+    q = p * np.exp(rng.normal(0, 0.2, p.shape))
+    rows = {"a.jsonl": p, "b.jsonl": q / q.sum(axis=1, keepdims=True)}
+    for name, found in rows.items():
+        files(
+            name,
+            [{"id": i, "tokens": streams(found[3 * i : 3 * i + 3], 10, True)} for i in range(20)],
+        )
+    of_reference = ("token_kl", "token_kl_most", "token_top1")
+    for other in ("b.jsonl", "a.jsonl"):
+        code, out, _ = qbench("compare", "a.jsonl", other)
+        assert code == (other == "b.jsonl")
+        lines = out.splitlines()
+        for name in of_reference:
+            line = next(one for one in lines if one.startswith(f"{name} "))
+            numbers = re.findall(r"[−-]?\d[\d.]*(?:e[−-]?\d+)?", line.split(name, 1)[1])
+            if other == "a.jsonl" and name != "token_top1":
+                # divergences have no most, and those of equal streams no spread
+                assert [float(one) for one in numbers] == [0.0]
+                continue
+            value, low, high = (float(one.replace("−", "-")) for one in numbers[:3])
+            assert 0 <= low <= value <= high, line
+            assert name != "token_top1" or high <= 100, line
+
+
+def test_each_interval_names_its_method_and_a_divergence_is_a_loss_above_0(files, qbench):
+    rng = np.random.default_rng(1)
+    for name in ("a.jsonl", "b.jsonl"):
+        rows = rng.dirichlet(np.full(5, 2.0), 60)
+        files(
+            name,
+            [{"id": i, "tokens": streams(rows[3 * i : 3 * i + 3], 5, False)} for i in range(20)],
+        )
+    out = qbench("compare", "a.jsonl", "b.jsonl", "--metric", "token_kl", "--margin", "9")[1]
+    lines = out.splitlines()
+    (row,) = (one for one in lines if one.startswith("token_kl "))
+    assert "paired bootstrap 90 %" in row
+    assert any("bootstrap 90 % by source" in one for one in lines)
+    (last,) = (one for one in lines if one.startswith("token_kl, margin 9 nats: PASS"))
+    low, high = re.findall(r"([+−][\d.]+)", last)[:2]
+    assert 0 < float(low) < float(high)
 
 
 @pytest.mark.parametrize("metric", ["token_kl", "token_perplexity"])
@@ -365,3 +456,15 @@ def test_a_label_that_is_no_number_is_refused(words, files, qbench):
     code, _, err = qbench("compare", "a.npz", "b.npz")
     assert code == 2
     words(err)
+
+
+@pytest.mark.parametrize(
+    ("kept", "is_named"), [("q8_0", True), ("f16", False), ("BF16", False), (None, False)]
+)
+def test_a_reference_with_a_quantized_cache_is_named(kept, is_named, files, qbench):
+    said = {} if kept is None else {"kv_cache": kept}
+    header = {**HEADER, "provenance": {"tool": "llama.cpp 5", **said}}
+    files("a.jsonl", judged(BEFORE), header=header)
+    files("b.jsonl", judged(AFTER))
+    out = qbench("compare", "a.jsonl", "b.jsonl")[1]
+    assert ("a.jsonl ran with its cache in q8_0" in out) is is_named

@@ -2,10 +2,15 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from qbench.backends import get_backend
+from qbench.backends.ort import ORT_BACKENDS
+from qbench.judging import NOTHING_QUANTIZED
 
 
 def test_fp32_and_quantized_side_by_side(blobs_files, qbench):
@@ -21,6 +26,46 @@ def test_fp32_and_quantized_side_by_side(blobs_files, qbench):
     assert "100.00 % of" not in out
     assert " pp" in lines["top1"]
     assert " pp" not in lines["agreement"]
+
+
+def test_a_schema_that_quantizes_nothing_is_said_above_the_table(blobs_files, qbench):
+    Path("none.toml").write_text('[[rules]]\nreason = "all of it stays in float"\n')
+    command = ("eval", "net.onnx", "--data", "test.npz", "--calib", "train.npz", "--schema")
+    code, out, err = qbench(*command, "none.toml")
+    assert code == 0, err
+    above, _, below = out.partition("metric ")
+    assert NOTHING_QUANTIZED in above
+    assert NOTHING_QUANTIZED not in below
+    # weights in integers by data in floats: no product in integers, and not the float model
+    code, out, err = qbench(*command, "w2a8_asym_pc_dyn")
+    assert code == 0, err
+    assert "0.0 % of the multiply-accumulates are planned in integers" in out
+    assert NOTHING_QUANTIZED not in out
+
+
+def test_a_schema_that_a_backend_cannot_take_is_refused_by_every_verb(
+    blobs_files, qbench, monkeypatch
+):
+    engine = get_backend("ort-cpu")
+    static = replace(engine, capabilities=replace(engine.capabilities, dynamic=False))
+    monkeypatch.setitem(ORT_BACKENDS, "ort-cpu", static)
+    schema = ("--schema", "w8a8_asym_pc_dyn", "--backend", "ort-cpu")
+    data = ("--data", "test.npz", "--calib", "train.npz")
+    for words in (
+        ("quantize", "net.onnx", *schema, "-o", "q.onnx"),
+        ("eval", "net.onnx", *schema, *data),
+        ("sweep", "net.onnx", *schema, *data),
+    ):
+        code, _, err = qbench(*words)
+        assert (code, "nothing is quantized: " in err) == (2, True), words
+
+
+def test_a_float_model_that_a_backend_refuses_has_no_schema(blobs_files, qbench):
+    words = ("--data", "test.npz", "--backend", "ort-cpu,integer-ideal")
+    code, out, err = qbench("eval", "net.onnx", *words)
+    assert code == 0, err
+    _, _, refused = out.partition("backend  integer-ideal\n")
+    assert refused.startswith("not measured: ")
 
 
 @pytest.mark.slow
@@ -353,3 +398,14 @@ def test_calibrating_on_scored_samples_names_one_of_them(blobs_files, qbench):
     )
     assert re.search(r"'\w+\[0\]'", err)
     assert not re.search("[0-9a-f]{64}", err)
+
+
+def test_the_share_of_a_schema_of_floats_is_that_of_its_weights(blobs_files, qbench):
+    code, out, err = qbench(
+        *("eval", "net.onnx", "--data", "test.npz", "--schema", "wf8e4m3_sym_pc"),
+        *("--backend", "integer-ideal", "--calib", "train.npz"),
+    )
+    assert code == 0, err
+    assert "100.0 % of the multiply-accumulates are planned by quantized weights" in out
+    assert "float8e4m3fn: simulated" in out
+    assert "planned in integers" not in out

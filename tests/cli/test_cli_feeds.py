@@ -303,6 +303,10 @@ def test_a_folder_without_class_folders_says_so(folders, qbench):
             {"x": np.zeros((3, 3, 4, 4)), "y": np.zeros(4, int)},
             "found shape (4,) of int64; expected shape (3,)",
         ),
+        (
+            {"img": np.zeros((3, 3, 4, 4)), "page": np.array(["a", "b", "c"])},
+            "'?sources=page'",
+        ),
     ],
 )
 def test_arrays_of_other_shapes_and_types_are_one_sentence(folders, qbench, arrays, says):

@@ -137,6 +137,26 @@ def test_weights_and_parameters_of_run_time_need_no_profile(profiled, qbench, sc
     assert form_of(bare) is Form.QDQ
 
 
+def test_a_file_of_quantized_weights_alone_is_evaluated_as_a_quantized_one(profiled, qbench):
+    words = ("quantize", "net.onnx", "--schema", "w8_sym_pc", "-o", "w.onnx")
+    assert qbench(*words)[0] == 0
+    for name, quantized in (("w.onnx", True), ("net.onnx", False)):
+        code, out, err = qbench("eval", name, "--data", "test.npz", "--json")
+        assert code == 0, err
+        found = json.loads(out)
+        assert [found["quantized"] is not None, found["fp32"] is not None] == [
+            quantized,
+            not quantized,
+        ]
+
+
+def test_samples_that_a_schema_does_not_need_are_taken_and_said(profiled, qbench):
+    words = ("quantize", "net.onnx", "--schema", "w8_sym_pc", "-o", "w.onnx")
+    code, _, err = qbench(*words, "--calib", "train.npz")
+    assert code == 0
+    assert "--calib is not needed" in err
+
+
 def test_others_need_one(profiled, qbench):
     refused(
         qbench("quantize", "net.onnx", "--schema", "w8a8_asym_pc", "-o", "q.onnx"),
@@ -150,7 +170,7 @@ def test_a_plan_that_quantizes_nothing_is_not_written(profiled, qbench, monkeypa
     monkeypatch.setitem(ORT_BACKENDS, "ort-cpu", static)
     result = qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc_dyn",
                     "--backend", "ort-cpu", "-o", "q.onnx")  # fmt: skip
-    refused(result, "no unit that can be quantized", "because the backend")
+    refused(result, "nothing is quantized: ", "because the backend")
     assert not Path("q.onnx").exists()
     code, out, _ = qbench("quantize", "net.onnx", "--profile", "p.json",
                           "--schema", "w8a8_asym_pc_dyn", "--backend", "ort-cpu",

@@ -37,6 +37,21 @@ def test_the_extra_is_named_where_no_extension_has_a_method(
     assert "[train]" in words
 
 
+@pytest.mark.parametrize("others", [["no_such_data"], ["digits_test", "--samples", "999999"]])
+def test_other_input_is_looked_at_before_what_fits(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    others: list[str],
+) -> None:
+    monkeypatch.setattr(qbench.extension, "known_extensions", tuple)
+    words = ["fit", "digits_cnn", "--calib", *others]
+    assert main([*words, *SCHEMA, "tqt", "-o", str(tmp_path / "q.onnx")]) == 2
+    found = said(capsys)
+    assert "extra 'train'" not in found
+    assert ("no_such_data" if len(others) == 1 else "999999") in found
+
+
 def test_a_rate_is_a_number_above_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*WORDS, *SCHEMA, "tqt", "--rate", "0", "-o", str(tmp_path / "q.onnx")]) == 2
     assert "expected a number above 0" in said(capsys)

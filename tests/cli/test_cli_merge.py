@@ -156,6 +156,24 @@ def test_what_is_no_run_file_is_named_and_the_rest_is_merged(qbench, project):
     assert "'a/bad.jsonl'" in err
 
 
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("plan.json", "a", "-o", "all"), "plan.json"),
+        (("a", "--expect", "plan.json"), "no -o DIR"),
+        (("-o", "all"), "no folder of run files"),
+    ],
+)
+def test_what_merge_lacks_or_cannot_take_is_named(words, named, qbench, project):
+    put(project / "a", x=content("x", 1))
+    (project / "plan.json").write_text('{"format": "qbench-plan/1"}')
+    code, _, err = qbench("merge", *words)
+    assert code == 2
+    assert named in err
+    assert "no 'run' line" not in err
+    assert not (project / "all").exists()
+
+
 def test_an_id_that_is_no_file_name_stays_inside_the_folder(qbench, project):
     put(project / "a", x=content("../../escape", 1))
     assert qbench("merge", "a", "-o", "deep/all")[0] == 0

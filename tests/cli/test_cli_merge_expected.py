@@ -92,11 +92,18 @@ def test_runs_of_another_plan_or_of_none_are_one_sentence(planned, qbench):
     assert code == 2
     assert "found runs of no plan" in err
     assert err.count("\n") == 1
+    assert out == ""
+    assert not (planned / "all").exists()
+    code, out, err = qbench("merge", "plain", "jobs", "-o", "mixed", "--expect", "plan.json")
+    assert (code, err.count("\n")) == (0, 1)
+    assert "found runs of no plan, too" in err
+    assert "all 6 cells are there" in out
     assert qbench("plan", str(suite), "--jobs", "1", "-o", "other.json")[0] == 0
     code, out, err = qbench("merge", "jobs", "-o", "all", "--expect", "other.json", "--json")
     assert code == 2
     assert re.search(r"found runs of plan '[0-9a-f]{16}'; expected runs of plan", err)
-    assert json.loads(out)["outcome"] == "other plan"
+    assert (json.loads(out)["outcome"], json.loads(out)["added"]) == ("other plan", [])
+    assert not (planned / "all").exists()
     suite.write_text(SUITE + "\n# changed\n")
     code, _, err = qbench("merge", "jobs", "-o", "new", "--expect", "plan.json")
     assert code == 2

@@ -191,3 +191,23 @@ def test_a_job_under_qbench_run(suite, qbench, project):
     assert (code, "found no suite" in err) == (2, True)
     code, _, err = qbench("run", "--job", "plan.json#8")
     assert (code, "a plan of 7 jobs" in err) == (2, True)
+
+
+@pytest.mark.slow
+def test_here_is_the_class_that_the_sessions_of_the_jobs_name(suite, qbench):
+    command = ("plan", str(suite), "--jobs", "2", "--environment-class", "here", "-o", "plan.json")
+    conftest = suite.with_name("conftest.py")
+    conftest.write_text(
+        "def pytest_qbench_processor(config):\n"
+        "    print('asked by', 'the plan', end='')\n"
+        "    return 'x64-named'\n"
+    )
+    code, out, err = qbench(*command, "--json")
+    assert code == 0, err
+    assert json.loads(out)["environment_class"] == "x64-named"
+    conftest.write_text("import no_such_module\n")
+    code, _, err = qbench(*command)
+    assert code == 2
+    assert "Asking pytest for the class" in err
+    assert "no_such_module" in err
+    assert err.count("\n") == 1

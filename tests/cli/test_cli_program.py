@@ -25,7 +25,6 @@ def run_python(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow_but(7)
 @pytest.mark.parametrize("command", ["", *(command.name for command in COMMANDS)])
 def test_help(qbench, monkeypatch, golden, command):
     """It fits a terminal; every word, one option a line: Pythons differ in how they break and
@@ -279,7 +278,6 @@ def small_files(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow_but(1)
 @pytest.mark.parametrize(
     ("words", "unused"),
     [
@@ -321,6 +319,26 @@ def test_a_verb_loads_what_it_uses(small_files, words, unused):
         timeout=600,
     )
     assert done.stderr.splitlines()[-1] == "0"
+
+
+def test_comparing_runs_loads_no_arrays(tmp_path):
+    cell = {"type": "cell", "suite": "s", "model": "m", "backend": "b", "schema": "w8"}
+    counts = dict.fromkeys(("n", "hits", "out_of", "reference_hits"), 4) | {"losses": 0, "gains": 0}
+    cell |= {"outcome": "passed", "metrics": {"top1": {"against": "labels", **counts}}}
+    for place in range(2):
+        first = {"type": "run", "format": "qbench-run/1", "id": f"r{place}", "suite": "s"}
+        first["started"] = f"2026-01-0{place + 1}T00:00:00Z"
+        lines = (first, cell, {"type": "end"})
+        (tmp_path / f"r{place}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    code = (
+        "import sys; from qbench.cli import main; "
+        f"print(main(['compare', 'r0', 'r1', '--history', {str(tmp_path)!r}]), "
+        "'numpy' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=600
+    )
+    assert done.stderr.splitlines()[-1] == "0 False"
 
 
 @pytest.mark.slow_but(1)

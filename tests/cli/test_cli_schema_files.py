@@ -44,6 +44,14 @@ def test_a_name_of_the_grammar_quantizes(profiled, qbench):
     assert quantize(qbench, "w8a8_sym_pt_pow2_minmax")[0] == 0
 
 
+def test_a_mistyped_quantizer_of_the_suites_is_suggested(profiled, qbench):
+    (profiled / "suites/quantizers").mkdir(parents=True)
+    (profiled / "suites/quantizers/mine.toml").write_text("")  # its name is all that is read
+    for written in ("by-mien", "by_mine"):
+        code, _, err = quantize(qbench, written)
+        assert (code, "Did you mean 'by-mine'?" in err) == (2, True)
+
+
 def test_a_schema_of_the_suites_is_known_by_its_name(profiled, qbench):
     (profiled / "suites/schemas").mkdir(parents=True)
     (profiled / "mine.toml").rename(profiled / "suites/schemas/mine.toml")
@@ -93,6 +101,34 @@ def test_eval_takes_files_and_refuses_idle_rules(profiled, qbench):
     code, out, error = qbench("eval", "net.onnx", *data, "--schema", "idle.toml")
     assert (code, out) == (2, "")
     assert "rule 1 (operators Conv; last 1)" in error
+
+
+CACHE = """
+cache = { qtype = "int8", symmetry = "symmetric" }
+
+[[rules]]
+weight = { qtype = "int8", symmetry = "symmetric", granularity = "channel", narrow_range = true }
+"""
+
+
+@pytest.mark.slow_but(2)
+@pytest.mark.parametrize(
+    ("schema", "remedy"),
+    [
+        ("kv8h", "Name another schema than 'kv8h', which quantizes nothing else."),
+        ("w8_sym_pc_kv8h", "Name 'w8_sym_pc', the schema without keys and values."),
+        ("cache.toml", "Remove 'cache' from the schema."),
+    ],
+)
+def test_a_cache_of_a_model_that_keeps_none_is_refused_by_no_rule(profiled, qbench, schema, remedy):
+    (profiled / "cache.toml").write_text(CACHE)
+    code, out, error = qbench(
+        "quantize", "net.onnx", "--calib", "train.npz", "--schema", schema, "-o", "out.onnx"
+    )
+    assert (code, out) == (2, "")
+    assert "a model that keeps no keys and values" in error
+    assert remedy in error
+    assert "rule" not in error
 
 
 def accept_everything(path):
@@ -148,3 +184,12 @@ def test_a_whole_run_with_an_idle_rule_is_red(project, qbench):
     code, error, notes, _ = run("--select", "schema=idle")
     assert (code, notes) == (0, [])
     assert "matches no operator" not in error
+
+
+def test_the_former_name_of_a_key_leads_to_the_new_one(profiled, qbench):
+    (profiled / "old.toml").write_text(CACHE.replace("cache", "kept"))
+    words = ("--calib", "train.npz", "--schema", "old.toml", "-o", "out.onnx")
+    code, out, error = qbench("quantize", "net.onnx", *words)
+    assert (code, out) == (2, "")
+    assert "unknown key 'kept'" in error
+    assert "'cache'?" in error

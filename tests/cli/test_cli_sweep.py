@@ -560,6 +560,7 @@ def test_mixtures_are_cells_and_files_that_eval_takes(blobs_files, qbench):
     [
         (("--write-mixed", "mixed"), "--write-mixed without --mixed"),
         ((*DATA[2:], "--mixed", "-1"), "--mixed -1"),
+        ((*DATA[2:], "--mixed", "0"), "--mixed 0"),
         (("--mixed", "2"), "--mixed without --calib"),
         (("--mixed-cost", "bytes"), "--mixed-cost without --mixed"),
     ],

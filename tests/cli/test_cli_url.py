@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,17 @@ def test_an_index_is_kept_in_the_cache_and_used(stored, qbench):
     assert json.loads(out)["kept"] == 16
 
 
+def test_a_store_that_went_away_is_one_sentence_next_to_an_index_too(stored, qbench, monkeypatch):
+    assert qbench("history", "index", "--history", stored.url)[0] == 0
+
+    def no_answer(*_args, **_options):
+        raise TimeoutError
+
+    monkeypatch.setattr("fsspec.implementations.local.LocalFileSystem.find", no_answer)
+    code, out, err = qbench("history", "check", "--history", stored.url)
+    assert (code, out, err.count("no answer in time")) == (2, "", 1)
+
+
 def test_annotations_are_an_object_of_it(stored, qbench):
     stored.annotate(stored.hashes[10][:8], "expected")
     code, _, _ = qbench("history", "check", "--history", stored.url)
@@ -103,6 +115,13 @@ def test_a_page_is_drawn_of_it(stored, qbench):
         )
 
 
+def test_a_folder_that_is_not_there_is_named_behind_a_url_too(history, qbench):
+    for words in (("check",), ("show", CELL)):
+        code, out, err = qbench("history", *words, "--history", f"{history.url}-other")
+        assert (code, out) == (2, "")
+        assert "found no such folder" in err
+
+
 def test_one_object_is_named_as_a_run(stored, qbench):
     (first, *_) = sorted((stored.project / "objects/nights").glob("*.jsonl"))
     words = ("compare", f"{stored.url}/{first.name}", "latest", "--history", stored.url)
@@ -116,14 +135,14 @@ def test_it_is_merged_back(stored, qbench):
     assert (code, err, len(json.loads(out)["added"])) == (0, "", 16)
 
 
-def test_a_branch_takes_files(stored, qbench):
-    code, _, err = qbench("history", "push", "--history", stored.url)
-    assert (code, err.count("\n")) == (2, 1)
-    assert "qbench merge" in err
-    words = ("backfill", "onnxruntime", "s.qbench.toml", "--history", stored.url)
-    (stored.project / "s.qbench.toml").write_text("[suite]\n")
-    assert qbench(*words)[0] == 2
-    assert not [*stored.project.glob("file:*")]
+def test_a_branch_takes_the_runs_of_it(stored, qbench):
+    git = ("git", "-C", str(stored.project))
+    subprocess.run([*git, "init", "--bare", "--quiet", "remote.git"], check=True)
+    subprocess.run([*git, "remote", "add", "origin", "remote.git"], check=True)
+    code, out, err = qbench("history", "push", "--history", stored.url, "--json")
+    assert (code, json.loads(out)["added"]) == (0, 16), err
+    code, out, err = qbench("history", "pull", "--history", "pulled", "--json")
+    assert (code, len(json.loads(out)["added"])) == (0, 16), err
 
 
 @pytest.mark.parametrize("url", ["ftp://host/x", "s3://KEY:SeCrEt@bucket/x", "file://x", "s3:/x/y"])

@@ -23,7 +23,7 @@ from qbench.backends import Closing, get_backend
 from qbench.calibration import calibrate
 from qbench.diagnosis.examine import Examination, each_gain
 from qbench.diagnosis.rank import AnomalyKind, rank_nodes, with_gains
-from qbench.diagnosis.tallies import CountingTally, ErrorTally
+from qbench.diagnosis.tallies import CountingTally, ErrorTally, TieTally
 from qbench.diagnosis.target import Target
 from qbench.diagnosis.unit_runs import Units
 from qbench.errors import InputError
@@ -412,6 +412,9 @@ def test_infinite_numbers_are_counted_and_stay_out_of_sums():
     same = CountingTally()
     same.add(x, x, None)
     assert same.differing == 0
+    ties = TieTally()
+    ties.add(np.array([0.5, np.inf, -np.inf, np.nan, 2.0], np.float32))
+    assert (ties.ties, ties.elements) == (1, 5)
 
 
 def test_of_several_ruined_nodes_each_is_a_suspect():

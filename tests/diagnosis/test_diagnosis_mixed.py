@@ -83,3 +83,14 @@ def test_widths_that_do_not_fit_each_other_are_an_error(shared: SubjectArtifacts
     widths = [get_schema("w4a8_asym_pc"), get_schema("w8a8_asym_pc_fit")]
     with pytest.raises(InputError, match="other canonical passes or settings"):
         mixed_schemas(shared, widths, get_backend("ort-cpu"), points=4)
+
+
+@pytest.mark.slow
+def test_no_mixture_has_the_graphs_of_a_width_or_of_another_one(
+    shared: SubjectArtifacts,
+) -> None:
+    backend = get_backend("ort-cpu-noopt")
+    widths = [get_schema("w4a8_asym_pc"), get_schema("w8a8_asym_pc")]
+    schemas = (*widths, *mixed_schemas(shared, widths, backend, points=100).schemas)
+    digests = {shared.quantized(one, backend.capabilities).digest for one in schemas}
+    assert len(digests) == len(schemas)

@@ -1,10 +1,22 @@
-"""What an engine runs in integers though the plan has it in float is named: an error of ours."""
+"""What an engine runs in integers though the plan has it in float is named: an error of ours. Types
+of floats stay simulated where one product of theirs is not summed as the arithmetic declares it.
+"""
 
+from contextlib import ExitStack
+from dataclasses import replace
 from types import SimpleNamespace
 
-from qbench.backends import Executed
-from qbench.evaluation.artifacts import executed_share
+import numpy as np
+import onnx_ir as ir
+import pytest
+from onnx import numpy_helper, parser
+
+from qbench.backends import Executed, IntegerBackend
+from qbench.calibration import calibrate
+from qbench.evaluation.executed_share import executed_share
 from qbench.judging import Cell, EnvironmentClass, Measurement
+from qbench.numerics import FloatSums, Override, get_arithmetic
+from qbench.quantization import get_schema, make_plan, quantize_model
 
 
 def engine(**precisions: str) -> SimpleNamespace:
@@ -14,7 +26,7 @@ def engine(**precisions: str) -> SimpleNamespace:
 
 def plan(*integer: str, **macs: int) -> SimpleNamespace:
     return SimpleNamespace(
-        macs=sum(macs.values()), node_macs=macs, integer_nodes=frozenset(integer)
+        macs=sum(macs.values()), node_macs=macs, integer_nodes=frozenset(integer), decisions={}
     )
 
 
@@ -49,3 +61,50 @@ def test_the_note_names_the_nodes_that_the_reading_missed() -> None:
     assert "takes 'fc' for float" in measured("fc").misread
     assert "takes 'a', 'b', 'c' and 2 more for float" in measured(*"abcde").misread
     assert measured("fc", planned=0.7).misread == ""
+
+
+def network(second: str) -> ir.Model:
+    """A product called ``a``, and then ``second``, called ``b``."""
+    proto = parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 21]>
+        net (float[N,2,3,3] x) => (float[N,2,p,q] y) {{
+        [a] h = Conv(x, v)
+        [b] y = {second}(h, w)
+        }}"""
+    )
+    random = np.random.default_rng(5)
+    for name in ("v", "w"):
+        array = random.standard_normal((2, 2, 1, 1)).astype(np.float32)
+        proto.graph.initializer.append(numpy_helper.from_array(array, name))
+    return ir.from_proto(proto)
+
+
+FLOAT16 = get_arithmetic("floats-float16")
+ONE_NODE = replace(get_arithmetic("ideal"), overrides=(Override(names=("a",), floats=FloatSums()),))
+
+
+@pytest.mark.parametrize(
+    ("arithmetic", "schema", "second", "summed"),
+    [
+        (get_arithmetic("ideal"), "wf8e4m3af8e4m3_sym_pt", "Conv", set()),
+        (FLOAT16, "wf8e4m3af8e4m3_sym_pt", "Conv", {"float8e4m3fn"}),
+        (FLOAT16, "wf8e4m3af8e4m3_sym_pt", "ConvTranspose", set()),
+        (FLOAT16, "wf8e5m2af8e4m3_sym_pt", "Conv", {"float8e5m2", "float8e4m3fn"}),
+        (ONE_NODE, "wf8e4m3af8e4m3_sym_pt", "Conv", set()),
+    ],
+)
+def test_types_all_products_of_which_are_summed(arithmetic, schema, second, summed) -> None:
+    model, feeds = network(second), {"x": np.ones((1, 2, 3, 3), np.float32)}
+    made = make_plan(model, calibrate(model, [feeds]), get_schema(schema))
+    backend = IntegerBackend(arithmetic=arithmetic)
+    assert "float8e4m3fn" in backend.capabilities.simulated
+    assert backend.capabilities.sums_floats == (
+        arithmetic.name != "ideal" or arithmetic is ONE_NODE
+    )
+    with ExitStack() as stack:
+        runner = stack.enter_context(backend.prepare(quantize_model(model, made)))
+        executed = runner.executed()
+        found = executed_share({"": runner}, SimpleNamespace(plans={"": made}))
+    assert found.summed_types == summed
+    assert executed["a"].is_summed == (arithmetic.name != "ideal" or arithmetic is ONE_NODE)
+    assert executed["b"].is_summed == bool(summed)

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import sys
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from quantizer_scripts import HEAD, QUANTIZES, SAVES, network, subject, write_qu
 from qbench.backends import get_backend
 from qbench.cli import main
 from qbench.errors import InputError, NotFetchedError, QbenchError, UnsupportedError
-from qbench.evaluation import SubjectArtifacts, environment_here, measure_cell
+from qbench.evaluation import SubjectArtifacts, environment_here, measure_cell, quantizer_run
 from qbench.extension import extending_packages
 from qbench.graph import save_model
 from qbench.quantization import load_quantizer, schema_in_file
@@ -128,6 +129,31 @@ def test_what_makes_the_module_is_in_the_digest_of_one_that_takes_it(tmp_path, m
         digests.append(load_quantizer(path).digest)
     assert digests[0] != digests[1]
     assert digests[2] == digests[3]
+
+
+def test_passes_of_qbench_are_in_the_digest_of_one_whose_module_is_made_by_them(
+    tmp_path, monkeypatch
+):
+    package, own = tmp_path / "importing", tmp_path / "qbench"
+    for folder in (package, own / "passes" / "canonical", own / "reporting"):
+        folder.mkdir(parents=True)
+    (package / "maker.py").write_text("from qbench.passes import canonicalize")
+    canonical, elsewhere = own / "passes" / "canonical" / "biases.py", own / "reporting" / "html.py"
+    canonical.write_text("")
+    elsewhere.write_text("")
+    where = "qbench.quantization.quantizer_file"
+    monkeypatch.setattr(f"{where}.extending_packages", lambda: {"importing": package})
+    monkeypatch.setattr(f"{where}._FOLDER", own)
+    path = write_quantizer(tmp_path, "from importing.maker import module", takes="module")
+    before = load_quantizer(path).digest
+    elsewhere.write_text("other = 1")
+    assert load_quantizer(path).digest == before
+    canonical.write_text("other = 1")
+    assert load_quantizer(path).digest != before
+    path = write_quantizer(tmp_path, "", takes="onnx")
+    without = load_quantizer(path).digest
+    canonical.write_text("other = 2")
+    assert load_quantizer(path).digest == without
 
 
 def test_a_failed_one_does_not_run_again_for_another_backend(tmp_path):
@@ -400,6 +426,21 @@ def test_a_lock_that_pip_cannot_install_leaves_the_cell_unfetched(tmp_path, monk
     with pytest.raises(NotFetchedError) as caught:
         measure_cell(shared_in(tmp_path), "ort-cpu", schema_in_file(path))
     assert "pip said" in caught.value.found
+
+
+def test_two_links_to_one_python_share_the_environment_of_a_lock(tmp_path, monkeypatch):
+    bases = []
+    monkeypatch.setattr(
+        quantizer_run.EnvironmentMaker,
+        "make_locked",
+        lambda maker, lines, doing: bases.append(maker.base),
+    )
+    for name in ("one", "two"):
+        (tmp_path / name).symlink_to(Path(sys.executable).resolve())
+        path = write_quantizer(tmp_path, "", lock="fake.txt", python=str(tmp_path / name))
+        (tmp_path / "fake.txt").write_text("numpy==2.0.0\n")
+        quantizer_run.quantizer_python(load_quantizer(path), Cache(tmp_path / "cache"))
+    assert bases == [Path(sys.executable).resolve()] * 2
 
 
 def test_versions_of_the_lock_are_read(tmp_path):

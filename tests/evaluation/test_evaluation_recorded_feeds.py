@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from qbench.evaluation.artifacts import recorded_feeds
+from qbench.evaluation.watched_executor import recorded_feeds
 
 
 class Echo:

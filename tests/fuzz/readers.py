@@ -1,6 +1,7 @@
 """What reads each kind of file that people hand in, and sound files of each kind to damage."""
 
 import contextlib
+import functools
 import itertools
 import json
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from qbench.numerics import load_arithmetic
 from qbench.passes import load_device
 from qbench.quantization import load_plan, load_schema, quantize_model
 from qbench.storage import digest_plain
-from qbench.suite import expand, gather, load_job_plan, load_suite
+from qbench.suite import Catalogues, expand, gather, load_job_plan, load_suite
 from qbench.tracking import load_annotations
 
 REPOSITORY = Path(qbench.suite.__file__).parents[2]
@@ -86,8 +87,13 @@ def write_files(folder: Path) -> None:
         assert main(["plan", "suites/smoke.qbench.toml", *words]) == 0
 
 
+@functools.cache
+def _catalogues() -> Catalogues:
+    return gather(suites=REPOSITORY / "suites")  # whose engines/ a suite names
+
+
 def _suite(path: Path) -> None:
-    expand(load_suite(path), gather(suites=REPOSITORY / "suites"))  # whose engines/ a suite names
+    expand(load_suite(path), _catalogues())
 
 
 def _quarantine(path: Path) -> None:

@@ -691,3 +691,31 @@ def test_what_inner_graphs_and_functions_make_out_of_constants_has_the_limit_too
         load_model(path)
     path.write_bytes(onnx.parser.parse_model(text.format(count=30)).SerializeToString())
     load_model(path)
+
+
+@pytest.mark.parametrize("is_external", [False, True])
+def test_the_name_of_a_constant_that_is_not_utf_8_is_refused(is_external, tmp_path):
+    proto = message()
+    tensor = proto.graph.initializer.add()
+    tensor.CopyFrom(onnx.numpy_helper.from_array(np.zeros(4096, np.float32), "weightname"))
+    if is_external:
+        put_outside(tensor, "weights.bin", length=4 * 4096)
+        (tmp_path / "weights.bin").write_bytes(bytes(4 * 4096))
+    path = tmp_path / "net.onnx"
+    path.write_bytes(proto.SerializeToString().replace(b"weightname", b"\xffeightname"))
+    with pytest.raises(InputError, match="bytes that are not UTF-8 in a field 'name'"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("kind", [0, 99])
+def test_a_declared_value_without_an_element_type_is_refused(kind, tmp_path):
+    proto = message()
+    branch = proto.graph.node[3].attribute[0].g
+    for graph in (proto.graph, branch):
+        value = graph.value_info.add(name="h")
+        value.type.tensor_type.elem_type = kind
+        assert f"the value 'h' of element type {kind}" in refused(proto, tmp_path)
+        value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    value.type.Clear()  # it need not say what it is
+    (tmp_path / "right.onnx").write_bytes(proto.SerializeToString())
+    load_model(tmp_path / "right.onnx")

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from qbench.lazy import loaded_whole
+from qbench.lazy import gc_paused, loaded_whole
 
 
 @pytest.fixture
@@ -117,3 +117,20 @@ def test_the_collector_of_cycles_rests_while_a_module_is_loaded():
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+def test_what_a_block_without_collections_made_is_looked_through_last():
+    code = (
+        "import gc; from qbench.lazy import gc_paused\n"
+        "with gc_paused(): made = []\n"
+        "print(gc.isenabled(), any(one is made for one in gc.get_objects(generation=2)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "True"]
+
+
+def test_what_was_frozen_before_stays_frozen():
+    assert gc.get_freeze_count()  # conftest.py freezes what is loaded before the tests
+    with gc_paused():
+        pass
+    assert gc.get_freeze_count()

@@ -3,7 +3,7 @@
 import onnx_ir as ir
 import pytest
 
-from qbench.errors import InputError
+from qbench.errors import InputError, NotFetchedError
 from qbench.extension import Extension, named_also
 from qbench.subjects import model_from_file
 
@@ -64,3 +64,21 @@ def test_what_is_no_module_with_an_example_is_a_sentence(nets, factory, says):
 def test_a_module_that_is_not_there_is_a_sentence(nets):
     with pytest.raises(InputError, match="ModuleNotFoundError"):
         model_from_file("nowhere.at_all:net")
+
+
+def test_a_module_of_that_name_from_another_folder_is_refused(nets, tmp_path, monkeypatch):
+    model_from_file(f"{nets}:net", name="mine").loaded()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / f"{nets}.py").write_text(NETS)
+    monkeypatch.chdir(other)
+    with pytest.raises(InputError, match="was loaded as"):
+        model_from_file(f"{nets}:net", name="mine").loaded()
+
+
+def test_a_package_that_the_code_imports_is_named_and_is_no_fault_of_the_code(nets, tmp_path):
+    (tmp_path / f"{nets}_more.py").write_text("import qbench_has_no_such_package.deep\n")
+    with pytest.raises(NotFetchedError) as caught:
+        model_from_file(f"{nets}_more:net")
+    assert "no package 'qbench_has_no_such_package'" in caught.value.found
+    assert "Correct that code" not in caught.value.remedy

@@ -16,11 +16,22 @@ from qbench.judging import (
     GateState,
     Outcome,
     QuarantineEntry,
+    RelativeTo,
     Rules,
     Tolerance,
+    shown_by,
 )
 from qbench.judging.loss import loss_gate
-from qbench.metrics import Answers, catalogue, score
+from qbench.metrics import (
+    Against,
+    Answers,
+    Counts,
+    Direction,
+    Metric,
+    catalogue,
+    score,
+)
+from qbench.metrics.metric import no_interval
 
 HALF = Tolerance(0.005, "suite smoke")
 EVEN = top1(760, losses=5, gains=5)  # of 1000: within the margin of 3.8 samples, not shown
@@ -154,6 +165,19 @@ def test_an_error_rate_is_decided_by_its_bootstrap(interval, evidence, ci, stric
     assert "paired bootstrap 90 %" in gates[DecisionRule.POINT].detail
 
 
+def test_an_interval_without_a_unit_has_no_blank_behind_it():
+    rate = dataclasses.replace(per(110, 2000, 100, least=0.005), interval=(-0.001, 0.002), unit="")
+    shown = shown_by(rate, 0.01)
+    assert " )" not in shown.text(rate)
+    assert "+0.001)" in shown.text(rate)
+
+
+def test_one_sample_is_one_sample():
+    one = dataclasses.replace(FEW, n=1, hits=1, out_of=1, reference_hits=1, losses=0, gains=0)
+    text = shown_by(one, 0.1).text(one)
+    assert "; 1 sample is too few to detect any drop" in text
+
+
 def test_what_nothing_is_shown_of_is_decided_by_its_counts():
     for deciding in DecisionRule:
         gate = loss_gate(per(130, 2000, 100), HALF, Decision(deciding, "suite smoke"))
@@ -163,6 +187,44 @@ def test_what_nothing_is_shown_of_is_decided_by_its_counts():
             DecisionRule.POINT,
         )
         assert "decision" not in gate.rule
+
+
+def doubled(n, **kind):
+    """The score of ``n`` values that all doubled, by a metric of ``kind``."""
+    metric = Metric(
+        name="gap",
+        title="Gap",
+        direction=Direction.LOWER,
+        count=lambda answers, _labels, _reference: Counts(
+            answers.ids[:, 0].astype(np.int64), np.ones(n, np.int64)
+        ),
+        proportion=False,
+        **kind,
+    )
+    now, before = (Answers(np.full((n, 1), one, np.int32)) for one in (2, 1))
+    return score(metric, now, labels=((0,),) * n, reference=before, sources=list("abcdef"[:n]))
+
+
+@pytest.mark.parametrize("deciding", DecisionRule)
+@pytest.mark.parametrize(("tolerance", "state"), [(0.5, "broken"), (3.0, "holds")])
+@pytest.mark.parametrize(
+    "kind",
+    [{"against": Against.REFERENCE}, {"against": Against.LABELS, "resampled": no_interval}],
+    ids=["reference", "no_interval"],
+)
+def test_what_is_never_resampled_is_decided_by_its_counts_however_few(
+    kind, tolerance, state, deciding
+):
+    margin = Tolerance(tolerance, "suite smoke", relative_to=RelativeTo.NOTHING)
+    for n in (1, 4, 5, 6):
+        gate = loss_gate(doubled(n, **kind), margin, Decision(deciding))
+        assert (gate.state.value, gate.shown) == (state, None)
+
+
+def test_what_is_resampled_proves_nothing_by_few_samples():
+    shown = [shown_by(doubled(n, against=Against.LABELS), 0.5) for n in (1, 4, 5)]
+    assert [one.evidence for one in shown[:2]] == [Evidence.INCONCLUSIVE] * 2
+    assert shown[2] is not None
 
 
 def test_small_samples_gate_only_where_the_evidence_decides():

@@ -23,6 +23,7 @@ from judged_numbers import (
 
 from qbench.judging import (
     ANY_CLASS,
+    NOTHING_QUANTIZED,
     THEN,
     Decision,
     DecisionRule,
@@ -143,6 +144,20 @@ def test_another_class_is_incomparable_and_green():
 def test_loss_is_judged_on_another_class():
     now = measured(top1(700), agreement(470), predictions="p2", environment=ELSEWHERE)
     assert judged(now, expected(measured(), environment=HERE)).outcome is Outcome.FAILED
+
+
+def test_a_cell_in_which_nothing_is_quantized_says_so():
+    rules = Rules(rule="suite smoke", agreement_rule="suite smoke", integer_macs=0.0)
+    float_model = judged(measured(integer_macs=0.0, quantized_units=0), rules=rules)
+    assert float_model.outcome is Outcome.PASSED
+    assert sum(NOTHING_QUANTIZED in one for one in float_model.notices) == 1
+    for other in (
+        measured(integer_macs=0.01, quantized_units=1),
+        measured(integer_macs=0.0, quantized_units=1),  # run in floats between Q and DQ
+        measured(integer_macs=0.0),  # not known
+        measured(schema="fp32"),
+    ):
+        assert not any(NOTHING_QUANTIZED in one for one in judged(other, rules=rules).notices)
 
 
 def test_too_little_in_integers_is_unsupported_before_anything_else(words):

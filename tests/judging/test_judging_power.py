@@ -72,14 +72,27 @@ def test_the_detectable_drop_is_found_four_times_in_five():
     assert power == pytest.approx(0.8, abs=0.015)
 
 
-@given(st.floats(0.001, 1), st.integers(4, 10**6))
+@given(st.floats(0.001, 1), st.integers(5, 10**6))
 def test_more_samples_find_smaller_drops(share, n):
     assert 0 < detectable_drop(share, n + 1) <= detectable_drop(share, n) <= 1
 
 
-def test_one_sample_finds_nothing():
-    assert detectable_drop(0.5, 1) == 1.0
+@pytest.mark.parametrize("n", range(1, 12))
+def test_few_samples_detect_what_the_test_itself_detects(n):
+    """All that change are lost; without any drop where even the loss of all is not significant."""
+    least = next((lost for lost in range(n + 1) if mcnemar_midp(lost, 0) <= 0.05), None)
+    found = detectable_drop(changed_share(0, 0, n), n)
+    assert (found is None) is (least is None)
+    if found is not None:
+        assert binom.sf(least - 1, n, found) >= 0.8 - 1e-9
     assert changed_share(0, 0, 1) == pytest.approx(2 / 3)
+
+
+def test_few_sources_detect_no_drop_however_many_samples_they_have():
+    for effect in (1.0, 10.0):
+        assert detectable_drop(0.05, 4000, effect=effect, sources=4) is None
+        assert detectable_drop(0.05, 4000, effect=effect, sources=5) < 1
+    assert detectable_drop(0.05, 40, effect=20.0, sources=8) == pytest.approx(0.8 ** (1 / 8))
 
 
 def test_spread_of_a_normal_estimate():

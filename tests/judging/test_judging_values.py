@@ -2,9 +2,12 @@
 quarantine entries.
 """
 
+import dataclasses
 import datetime
+import math
 
 import pytest
+from judged_numbers import agreement, per
 
 from qbench.judging import (
     Cell,
@@ -16,6 +19,7 @@ from qbench.judging import (
     class_change,
     making_changes,
 )
+from qbench.metrics import Direction
 
 
 def test_a_ranges_file_that_changed_came_or_went_is_named():
@@ -133,3 +137,17 @@ def test_red_and_green():
         Outcome.UNSUPPORTED,
         Outcome.ACCEPTED,
     }
+
+
+def test_a_metric_has_bounds_of_its_own():
+    errors = per(60)
+    decibels = dataclasses.replace(agreement(400), unit="dB", proportion=False)
+    shares = dataclasses.replace(agreement(400), proportion=False)
+    divergence = dataclasses.replace(decibels, unit="nat", direction=Direction.LOWER)
+    assert [one.bounds for one in (agreement(400), shares, errors, divergence, decibels)] == [
+        (0, 1),
+        (0, 1),
+        (0, math.inf),
+        (0, math.inf),
+        (-math.inf, math.inf),
+    ]

@@ -9,7 +9,10 @@ from box_cases import Case, random_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qbench.judging import Decision, DecisionRule, GateState, Tolerance
+from qbench.judging.loss import loss_gate
 from qbench.metrics import (
+    LEAST_OF_MEAN,
     Answers,
     BoxAnswers,
     Ratio,
@@ -286,6 +289,26 @@ def test_data_without_any_right_box_has_nothing_to_count() -> None:
     answers = answers_of([(BOX, 0.5, 0)])
     with pytest.raises(ValueError, match="box_map has nothing to count in 1 samples"):
         score(get_metric("box_map"), answers, labels=(box_labels([], []),), reference=answers)
+
+
+@pytest.mark.parametrize("sources", [None, "own", "pairs"])
+@pytest.mark.parametrize("pictures", [5, 12, 20])
+def test_a_detector_that_finds_nothing_any_more_has_lost_its_precision(
+    pictures: int, sources: str | None
+) -> None:
+    labels = (box_labels([BOX], [0]),) * pictures
+    fp32 = answers_of(*[[(BOX, 0.9, 0)]] * pictures)
+    found_none = answers_of(*[[]] * pictures)
+    named = {"own": range(pictures), "pairs": (i // 2 for i in range(pictures))}
+    drawn = None if sources is None else [str(one) for one in named[sources]]
+    found = score(
+        get_metric("box_precision"), found_none, labels=labels, reference=fp32, sources=drawn
+    )
+    assert (found.value, found.reference_value, found.losses) == (0, 1, pictures)
+    assert found.interval is None  # out of no box there is no precision to resample
+    if found.independent >= LEAST_OF_MEAN:
+        for rule in DecisionRule:
+            assert loss_gate(found, Tolerance(), Decision(rule)).state is GateState.BROKEN
 
 
 def test_the_interval_draws_whole_sources() -> None:

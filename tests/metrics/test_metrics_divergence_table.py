@@ -3,6 +3,7 @@
 import json
 import math
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -146,15 +147,16 @@ def test_what_is_not_stored_lies_between_two_numbers():
 def test_intervals_draw_documents():
     p, q, came = models()
     both = [streams_of(records(one, came, vocabulary=WORDS)) for one in (p, q)]
-    documents = [f"d{sample // 10}" for sample in range(TOKENS // LENGTH)]
+    documents = [f"d{sample // 4}" for sample in range(TOKENS // LENGTH)]
     alone, together = token_table(*both), token_table(*both, documents)
-    assert (alone.sources, together.sources) == (20, 2)
+    assert (alone.sources, together.sources) == (20, 5)
     for row in alone.rows[:-3]:
         if row.interval is not None:
             assert row.interval[0] <= row.value <= row.interval[1]
             assert together.row(row.name).interval != row.interval
-    one = token_table(*both, ["d"] * len(documents))
-    assert all(row.interval is None for row in one.rows)
+    for few in (1, 4):
+        table = token_table(*both, [f"d{sample % few}" for sample in range(len(documents))])
+        assert all(row.interval is None for row in table.rows)
 
 
 def test_flips_and_equal_starts_by_hand():
@@ -213,8 +215,13 @@ def test_other_vocabularies_and_other_tokens_are_refused():
     wider = np.concatenate([q, np.full((TOKENS, 1), -np.inf)], axis=1)
     with pytest.raises(ValueError, match="40 tokens, the other from 41"):
         token_table(theirs, streams_of(records(wider, came, vocabulary=WORDS + 1)))
-    with pytest.raises(ValueError, match="other numbers"):
+    with pytest.raises(ValueError, match=r"that are scored, the other \d+$"):
         token_table(theirs, streams_of(records(q[:-1], came[:-1], vocabulary=WORDS)))
+    windows = [
+        msgspec.structs.replace(one, window=True) for one in records(q, came, vocabulary=WORDS)
+    ]
+    with pytest.raises(ValueError, match="as where 'window'"):
+        token_table(streams_of(windows), theirs)
     with pytest.raises(ValueError, match="vocabularies"):
         streams_of([*records(p, came, vocabulary=WORDS), *records(p, came)])
     with pytest.raises(ValueError, match="vocabulary of 9"):

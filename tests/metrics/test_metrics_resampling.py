@@ -87,6 +87,9 @@ def test_nothing_to_draw_from():
         [0, 1, 0, 0], [0, 3, 0, 0]
     )  # a resample may miss the only sample that counts out of anything
     assert change_interval(rare, counts([0, 0, 0, 0], [0, 3, 0, 0])) is None
+    found, none = counts([1] * 5, [1] * 5), counts([0] * 5, [0] * 5)
+    assert change_interval(none, found) is None
+    assert change_interval(found, none) is None
 
 
 def found(name, ids, labels, before):
@@ -94,7 +97,7 @@ def found(name, ids, labels, before):
     return score(catalogue().get(name), answers, labels=tuple(labels), reference=reference)
 
 
-@pytest.mark.parametrize("n", [1, 4, 300])
+@pytest.mark.parametrize("n", [5, 9, 300])
 def test_nothing_changed_is_no_proof_that_nothing_will(n):
     """As far as Tango's statistic goes for top5,
     which shows a margin m from z² (1 − m)/m samples on.
@@ -114,7 +117,7 @@ def test_few_changes_show_no_more_than_their_counts_do(losses, gains):
     rows = np.stack([now, np.ones(n, dtype=int), before, np.ones(n, dtype=int)], axis=1)
     drawn = resampling.change_interval(rows)
     wide, tango = (
-        resampling.with_unmet(drawn, rows),
+        resampling.with_unmet(drawn, (gains - losses) / n, rows, (0.0, 1.0)),
         paired_interval(losses, gains, n, confidence=0.9),
     )
     assert wide[0] <= min(drawn[0], tango[0] + 1e-4)
@@ -122,24 +125,58 @@ def test_few_changes_show_no_more_than_their_counts_do(losses, gains):
 
 
 def test_all_changed_alike_has_a_width_too():
-    low, high = resampling.with_unmet((0.25, 0.25), np.tile([1, 4, 0, 4], (4, 1)))
+    rows = np.tile([1, 4, 0, 4], (400, 1))
+    low, high = resampling.with_unmet((0.25, 0.25), 0.25, rows, (0.0, 1.0))
     assert low < 0.25 < high
 
 
 def test_many_changes_are_left_to_the_bootstrap():
     now, before = some_counts(300)
     rows = np.stack([now.hits, now.out_of, before.hits, before.out_of], axis=1)
-    assert resampling.with_unmet((-0.01, 0.02), rows) == (-0.01, 0.02)
+    kept = resampling.with_unmet((-0.01, 0.02), 0.01, rows, (0.0, 1.0))
+    assert kept == (-0.01, 0.02)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "bounds", "reach"),
+    [
+        ([5, 5, 5, 5, 5], [5, 5, 5, 5, 4], (0.0, 1.0), 1.0),  # of 10: the bounds of a share
+        ([5, 5, 5, 5, 25], [5, 5, 5, 5, 25], (0.0, 1.0), 2.5),  # an error rate may exceed 1
+        ([50, 60, 70, 80, 90], [50, 60, 70, 80, 89], (-np.inf, np.inf), 4.0),
+        ([50, 60, 70, 80, 90], [50, 60, 70, 80, 89], (0.0, np.inf), 9.0),
+    ],
+)
+def test_a_change_that_was_not_met_is_bounded_by_the_metric(before, after, bounds, reach):
+    whole = np.full(5, 10)
+    rows = np.stack([np.array(after), whole, np.array(before), whole], axis=1)
+    change = (sum(after) - sum(before)) / 50
+    low, _ = resampling.with_unmet((change, change), change, rows, bounds)
+    moved = (before[-1] - after[-1]) / 10
+    z, n, seen = 1.6448536, 5, (moved / reach) ** 2
+    middle = (seen + z * z / 2) / (n + z * z)
+    wilson = middle + z / (n + z * z) * np.sqrt(seen * (n - seen) / n + z * z / 4)
+    assert change - low == pytest.approx(reach * (wilson - seen / n), rel=1e-6)
+
+
+def test_one_large_change_among_many_small_ones_is_no_large_sample():
+    """Fifty changes, of which one makes the variance."""
+    whole, moved = np.full(50, 1000), np.ones(50, dtype=int)
+    moved[0] = 800
+    before = np.full(50, 900)
+    rows = np.stack([before - moved, whole, before, whole], axis=1)
+    drawn = resampling.change_interval(rows)
+    wide = resampling.with_unmet(drawn, -moved.sum() / 50_000, rows, (0.0, 1.0))
+    assert wide[0] < drawn[0] - 0.025
 
 
 @pytest.mark.slow
 def test_an_own_way_to_resample_is_widened_too():
-    likeness = Answers(np.array([[9], [8], [1], [2]], dtype=np.int32), kind=AnswerKind.LIKENESS)
-    same = score(
-        catalogue().get("eer"), likeness, labels=((1,), (1,), (0,), (0,)), reference=likeness
-    )
-    assert same.interval[0] < -0.4
-    assert same.interval[1] > 0.4
+    ids = np.array([[9], [8], [7], [1], [2], [3]], dtype=np.int32)
+    likeness = Answers(ids, kind=AnswerKind.LIKENESS)
+    labels = ((1,),) * 3 + ((0,),) * 3
+    same = score(catalogue().get("eer"), likeness, labels=labels, reference=likeness)
+    assert same.interval[0] < -0.3
+    assert same.interval[1] > 0.3
 
 
 @pytest.mark.parametrize("proportion", [True, False])

@@ -166,5 +166,5 @@ def test_what_is_no_distribution_is_refused():
         TokenStreams(good.lengths, good.realised + 1, good.top, good.logprobs, good.floor)
     with pytest.raises(ValueError, match="rows"):
         TokenStreams(good.lengths + 1, good.realised, good.top, good.logprobs, good.floor)
-    with pytest.raises(ValueError, match="numbers of them"):
+    with pytest.raises(ValueError, match="compares the same tokens"):
         score(TOKEN_TOP1, good, labels=None, reference=truncated([[0.5, 0.5]] * 2, 2))

@@ -31,10 +31,10 @@ def differing(seed: int, passes: list[Pass]) -> list[str]:
     pipelines = {one.name: Pipeline((one,)) for one in passes} | {
         STANDARD: standard_pipeline(Policy.EXACT)
     }
-    before, found = {}, []
+    unchanged, before, found = graph_digest(graph.model), {}, []
     for name, pipeline in pipelines.items():
         after = run_pipeline(graph.model, pipeline).model
-        if graph_digest(after) == graph_digest(graph.model):
+        if graph_digest(after) == unchanged:
             continue
         machines = {machine for one in pipeline.passes for machine in one.effect.arithmetics}
         for machine in sorted(machines):

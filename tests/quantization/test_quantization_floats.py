@@ -264,6 +264,10 @@ def test_eval_says_what_is_simulated(tmp_path: Path, capsys: pytest.CaptureFixtu
     np.savez(tmp_path / "d.npz", x=X, y=np.zeros(4, int))
     words = ["eval", str(tmp_path / "net.onnx"), "--data", str(tmp_path / "d.npz"), "--json"]
     words += ["--schema", "wmxfp4_sym_b32"]
-    assert main([*words, "--backend", "integer-ideal"]) == 0
-    table = json.loads(capsys.readouterr().out)["quantized"]
+    found = {}
+    for backend in ("integer-ideal", "integer-floats-float32"):
+        assert main([*words, "--backend", backend]) == 0
+        found[backend] = json.loads(capsys.readouterr().out)["quantized"]
+    table = found["integer-ideal"]
     assert (table["simulated"], table["weight_macs"]) == (["float4e2m1"], 1.0)
+    assert not found["integer-floats-float32"].get("simulated")

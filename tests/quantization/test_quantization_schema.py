@@ -309,6 +309,8 @@ def test_an_override_comes_first() -> None:
     assert options[-1].reason == "why not"
 
 
+RULED = [role for role in Role if role is not Role.CACHE]
+"""What a rule decides about; what a decoder keeps is asked of a whole schema."""
 SPECS = st.sampled_from([None, None, UINT8, INT8, replace(INT8, qtype="int16")])
 BIASES = st.sampled_from([None, None, FLOAT, BiasSpec(), BiasSpec(kind=BiasKind.OWN, qtype="int9")])
 UNITS = st.lists(
@@ -322,9 +324,9 @@ UNITS = st.lists(
 @st.composite
 def rules(draw: st.DrawFn) -> Rule:
     """Any rule that is not refused."""
-    specs: dict[str, Any] = {role.value: draw(SPECS) for role in Role if role is not Role.BIAS}
+    specs: dict[str, Any] = {role.value: draw(SPECS) for role in RULED if role is not Role.BIAS}
     specs["bias"] = draw(BIASES)
-    free = [role for role in Role if specs[role.value] is None]
+    free = [role for role in RULED if specs[role.value] is None]
     kept = tuple(draw(st.lists(st.sampled_from(free), unique=True))) if free else ()
     used = {Role.INPUT, Role.OUTPUT} & (set(free) - set(kept))
     return Rule(
@@ -387,7 +389,7 @@ def test_wishes_are_those_of_the_first_rule_that_speaks(
     ever: set[int] = set()
     for at, option in enumerate(options):
         spoke: set[int] = set()
-        for role in Role:
+        for role in RULED:
             expected: Any = BiasSpec() if role is Role.BIAS else None
             for index, rule in enumerate(given_rules):
                 speaks, said = _slot(rule, role)
@@ -422,9 +424,39 @@ def test_a_rule_in_words_and_wishes_in_words(rule: Rule) -> None:
             [("Conv", "a")]
         )[0]
     )
-    for role in Role:
+    for role in RULED:
         spec = rule.spec_of(role)
         assert (f"{role.value} {spec}" in told) == (spec is not None) or role is Role.BIAS
+
+
+CACHE = Spec(qtype="int8", symmetry="symmetric", granularity=Granularity.HEAD)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Rule(keep_float=(Role.CACHE,)), "'cache' in a rule"),
+        (lambda: Rule(weight=CACHE), "heads for 'weight'"),
+        (lambda: Schema(name="s", rules=(Rule(activation=UINT8),), cache=CACHE), "known ranges"),
+        (
+            lambda: Schema(
+                name="s", rules=(Rule(),), cache=replace(CACHE, granularity=Granularity.CHANNEL)
+            ),
+            "per channel",
+        ),
+        (
+            lambda: Schema(
+                name="s",
+                rules=(Rule(),),
+                cache=replace(CACHE, granularity=Granularity.TENSOR, scale=0.5, zero_point=0),
+            ),
+            "dynamic or fixed",
+        ),
+    ],
+)
+def test_what_a_cache_cannot_have(make: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make()
 
 
 def test_wishes_say_float_when_nothing_is_asked() -> None:

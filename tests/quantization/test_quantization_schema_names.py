@@ -4,6 +4,7 @@ import itertools
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ from qbench.quantization import (
     catalogue,
     get_schema,
 )
+from qbench.quantization.float_names import FLOAT_FORM
 from qbench.quantization.grammar import FORM, SchemaGrammar, SchemaName, builtin_schemas
 
 WEIGHT = Spec(qtype="int8", symmetry="symmetric", narrow_range=True)
@@ -179,6 +181,52 @@ def test_what_is_no_schema_is_said_with_the_grammar_and_a_name(
     assert catalogue().knows(error.remedy.split("'")[1])
 
 
+@pytest.mark.parametrize(
+    ("name", "suggested"),
+    [
+        ("wf8e4m_sym_pc", "wf8e4m3_sym_pc"),
+        ("wfp8e4m3_sym_pc", "wf8e4m3_sym_pc"),
+        ("wf8_sym_pc", "wf8e4m3_sym_pc"),
+        ("wfloat8e4m3fn_sym_pt_pow2", "wf8e4m3_sym_pt_pow2"),
+        ("wfp4_sym_b16", "wf4e2m1_sym_b16"),
+        ("wf8e5m2_asym_pc_percentile", "wf8e5m2_sym_pc_percentile"),
+        ("wf8e4m3_sym_pc_entropy", "wf8e4m3_sym_pc"),
+        ("wf8e4m3a8_sym_pc", "wf8e4m3af8e4m3_sym_pc"),
+        ("w8af8e4m3_sym_pc", "wf8e4m3af8e4m3_sym_pc"),
+        ("wf8e5m2af8e5m3_sym_pc", "wf8e5m2af8e5m2_sym_pc"),
+        ("wf6e2m3_sym_pcc", "wf6e2m3_sym_pc"),
+        ("mxfp4", "wmxfp4_sym_b32"),
+        ("wmxfp8_sym_b32", "wmxfp8e4m3_sym_b32"),
+        ("wmxfp4_sym_b16", "wmxfp4_sym_b32"),
+        ("nvfp4_b16", "wnvfp4_sym_b16"),
+    ],
+)
+def test_a_misspelled_type_of_floats_leads_to_floats(name: str, suggested: str) -> None:
+    with pytest.raises(InputError) as raised:
+        get_schema(name)
+    assert raised.value.remedy == f"Did you mean '{suggested}'?"
+    assert FLOAT_FORM in raised.value.expected
+    assert catalogue().knows(suggested)
+
+
+def test_a_misspelled_quantizer_leads_to_the_name_of_its_schema(tmp_path: Path) -> None:
+    added = Extension(name="mine", quantizers={"acme": lambda: tmp_path})
+    for written in ("by-acmee", "by_acme"):
+        assert catalogue([added]).unknown(written, "Looking").remedy == "Did you mean 'by-acme'?"
+
+
+@pytest.mark.parametrize("written", ["by-acme.", "by-acme..", "by-acme.a.b"])
+def test_a_name_without_a_variant_after_its_dot_is_none(tmp_path: Path, written: str) -> None:
+    file = tmp_path / "acme.toml"
+    file.write_text('[quantizer]\ntitle = "acme"\ncommand = ["{python}", "{out}"]\n')
+    known = catalogue([Extension(name="mine", quantizers={"acme": lambda: file})])
+    known.get("by-acme")
+    with pytest.raises(InputError) as raised:
+        known.get(written)
+    assert written in raised.value.found
+    assert "'by-acme'" in raised.value.expected
+
+
 @pytest.mark.parametrize(("usual", "ours"), [("l2", "mse"), ("kl", "tvm_kl")])
 def test_the_usual_name_of_a_method_is_answered_with_ours(usual: str, ours: str) -> None:
     with pytest.raises(InputError) as raised:
@@ -257,7 +305,8 @@ def test_every_listed_name_is_of_the_grammar_and_different() -> None:
     names = catalogue().names()
     schemas = [get_schema(name) for name in names]
     assert [schema.name for schema in schemas] == list(names)
-    assert len({(schema.rules, schema.weight_codes) for schema in schemas}) == len(names)
+    asked = {(schema.rules, schema.weight_codes, schema.cache) for schema in schemas}
+    assert len(asked) == len(names)
 
 
 def test_a_fit_is_of_the_weights_and_the_method_stays_that_of_the_ranges() -> None:

@@ -105,3 +105,12 @@ def test_weights_per_block_of_gemm_and_matmul(transposed: int) -> None:
         errors.append(float(np.linalg.norm(got - real) / np.linalg.norm(real)))
     assert errors[2] < errors[0]
     assert max(errors) < 0.25
+
+
+def test_the_headline_counts_weights() -> None:
+    plan, _ = planned(
+        embedded(), "w8_sym_pc", {"i": np.zeros((2, 3), np.int64), "y": weights(3, 2, 3, 4)}
+    )
+    macs = plan.macs
+    assert plan.lines()[0].startswith("w8_sym_pc: 1 weight quantized, ")
+    assert plan.lines()[0].endswith(f"100.0% of {macs:,} multiply-accumulates by quantized weights")

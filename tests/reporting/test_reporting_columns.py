@@ -188,6 +188,17 @@ def test_a_cell_of_another_quantizer_shows_its_version_and_effort():
     assert not columns.COLUMNS["quantizer"].text(CELL)
 
 
+def test_a_cell_of_floats_shows_that_they_are_simulated_and_its_share_of_weights():
+    types = {"simulated": ("float8e4m3fn",), "weight_macs": 0.986, "integer_macs": 0.0}
+    cell = read_cell(structs.replace(FAILED, gates=(GATE,), **types))
+    words = "simulated float8e4m3fn"
+    for table in (columns.CELLS, columns.ATTENTION, columns.MARKDOWN):
+        assert words in [line for place in table.places for line in place.lines_below(cell)]
+    assert words in [place.column.text(cell) for place in columns.TERMINAL.places]
+    assert columns.COLUMNS["planned"].text(cell) == "98.6 % by weights"
+    assert not columns.COLUMNS["simulated"].text(CELL)
+
+
 @pytest.mark.parametrize(
     "outcome", ["", "passed"]
 )  # of some fields a column reads more where the cell passes

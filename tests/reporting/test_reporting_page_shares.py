@@ -83,7 +83,10 @@ from qbench.working import telling
 
 page_shares._cores = lambda: 3
 with ended_like_interrupted(), telling(print):
-    print(len(page_shares._forked(lambda: None, 2)))
+    forks = page_shares._forked(lambda: None, 2)
+    for one in forks:  # what is not waited for is ended by a signal when this process ends
+        one.join()
+    print(len(forks))
 """
 
 

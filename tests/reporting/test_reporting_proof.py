@@ -75,6 +75,9 @@ def test_nothing_that_changed_anything_is_no_share():
     assert caught_text(nothing.caught) == "–"
     assert interval_text(nothing.caught) == ""
     assert proof_notes(nothing) == ()
+    assert nothing.proves_nothing
+    assert "nothing was proven" in share_sentence(nothing)
+    assert '<p class="headline red">' in proof_page(nothing)
     assert Caught(count=0, n=0).share is None
 
 
@@ -100,3 +103,34 @@ def test_markdown_has_the_same_rows():
     assert "an equality gate (1 of 1)" in rows[0]
     assert "missing: late" in text
     assert len(PROOF_COLUMNS) == rows[0].count(" | ") + 1
+
+
+def test_what_is_lacking_and_what_could_not_be_put_is_named():
+    start = ProofStart(made=MADE, suite="s", cells=("m::b+w",), kinds=("slow",))
+    place = trial("slow", 0, TrialState.NOT_PUT, headline="ValueError: too wide")
+    found = proof_table(join_proof([start, place]), WHAT, lacking=("no end of share 1/2",))
+    assert not found.trials
+    for text in (proof_markdown(found), proof_page(found)):
+        assert "no end of share 1/2" in text
+        assert "slow could not be put at 1 place: ValueError: too wide" in text
+
+
+def test_a_kind_that_another_share_has_is_not_without_a_place():
+    start = ProofStart(made=MADE, suite="s", cells=("m::b+w",), kinds=("slow", "odd", "late"))
+    cell = ProofCell(made=MADE, cell="m::b+w", applies=("slow", "odd"), is_green=True)
+    proof = join_proof([start, cell, trial("slow", 0, TrialState.CAUGHT)])
+    assert proof_table(proof, WHAT).unfit == ("late",)
+
+
+def test_cells_that_are_left_out_are_named_with_their_outcome():
+    cells = tuple(f"m::b{number}+w" for number in range(5))
+    start = ProofStart(made=MADE, suite="s", cells=cells, kinds=("slow",))
+    lines = [
+        ProofCell(made=MADE, cell=cell, is_green=False, outcome="quarantined", headline="lost")
+        for cell in cells
+    ]
+    found = proof_table(join_proof([start, *lines]), WHAT)
+    note = next(one for one in proof_notes(found) if "left out" in one)
+    assert note.startswith("5 cells left out, quarantined without a fault: ")
+    for text in (note, proof_markdown(found), proof_page(found)):
+        assert all(cell in text for cell in cells)

@@ -10,6 +10,7 @@ from reporting_histories import (
     nightly_history,
 )
 
+from qbench.judging import Outcome
 from qbench.reporting import PYTEST_MARKUP, RICH_STYLES, build_report, styled_lines, summary_lines
 from qbench.reporting.report import TITLES
 
@@ -105,3 +106,16 @@ def test_names_that_are_too_long_keep_their_ends():
     rows = [line for line in text.splitlines() if line.startswith("…")]
     assert len({row.split()[0] for row in rows}) == 2
     assert {row.split()[0][-5:] for row in rows} == {"u8.pc", "s8.pt"}
+
+
+def test_a_brief_summary_names_what_was_not_measured():
+    carried = make_cell("mobilenet_v2", "ort-cpu", "w8a8_asym_pc", 0.0)
+    carried |= {"carried": {"run": "some-run", "measured": "2026-11-20T01:02:03.004+00:00"}}
+    unsupported = make_cell("left_out", "ort-cpu", "w8a8_asym_pc", 0.0, outcome=Outcome.UNSUPPORTED)
+    measured = make_cell("other_net", "ort-cpu", "w8a8_asym_pc", 0.0)
+    run = make_run([carried, unsupported, measured])
+    text = " ".join(line.text for line in styled_lines(run, 200, brief=True))
+    assert "1 of 3 cells is carried over from 2026-11-20" in text
+    assert "1 cell unsupported, of left_out (1): " in text
+    all_measured = styled_lines(make_run([measured]), 200, brief=True)
+    assert not any("unsupported" in line.text or "carried" in line.text for line in all_measured)

@@ -63,10 +63,12 @@ def test_a_missing_package_names_the_extra(monkeypatch, scheme, package):
     monkeypatch.setitem(sys.modules, package, None)
     fsspec_registry = pytest.importorskip("fsspec.registry")
     monkeypatch.delitem(fsspec_registry._registry, scheme, raising=False)
-    with pytest.raises(UnavailableError) as caught:
-        ObjectFolder(scheme, "bucket").require_client()
-    assert package in caught.value.found
-    assert "'remote'" in caught.value.remedy
+    folder = ObjectFolder(scheme, "bucket")
+    for ask in (folder.require_client, folder.listing, lambda: folder.read("a")):
+        with pytest.raises(UnavailableError) as caught:
+            ask()
+        assert package in caught.value.found
+        assert "'remote'" in caught.value.remedy
     _file_system.cache_clear()
 
 

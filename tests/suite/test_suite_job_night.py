@@ -17,6 +17,7 @@ from subprocess import PIPE, Popen
 import pytest
 
 from qbench.errors import InputError, UnavailableError
+from qbench.extension import install_command
 from qbench.storage import without_secrets
 from qbench.suite import (
     DIED,
@@ -466,7 +467,7 @@ def test_without_the_extra_a_sentence_names_it(monkeypatch):
         address = f"tcp://{HOST}:{server.getsockname()[1]}"
         with pytest.raises(UnavailableError) as found, workers_at(address, ""):
             pass
-    assert "pytest-qbench[cluster]" in str(found.value)
+    assert f"Install it: {install_command('cluster')};" in str(found.value)
 
 
 @pytest.mark.parametrize(

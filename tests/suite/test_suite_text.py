@@ -4,13 +4,16 @@ import datetime
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from qbench.errors import InputError
 from qbench.extension import Catalogue
 from qbench.judging import Cell, EnvironmentClass, Rules
+from qbench.metrics import Against
 from qbench.suite import Catalogues, Suite, expand, load_suite
 from qbench.suite.expansion import tolerances_of
 
@@ -159,6 +162,17 @@ def test_tolerances_that_are_given_twice_are_refused(
         expand(suite(tmp_path, SUITE + MODEL + written), CATALOGUES)
     for word in words:
         assert word in str(refused.value)
+
+
+def test_an_absolute_tolerance_of_a_share_in_points_is_refused(tmp_path: Path) -> None:
+    top1 = SimpleNamespace(against=Against.LABELS, unit="%")
+    metrics: Catalogue = Catalogue("metric", {"top1": lambda: top1, "agreement": never})
+    known = replace(CATALOGUES, metrics=metrics)
+    expand(suite(tmp_path, SUITE + MODEL + "tolerance = { abs = 0.5 }"), known)
+    with pytest.raises(InputError) as refused:
+        expand(suite(tmp_path, SUITE + MODEL + "tolerance = { abs = 5 }"), known)
+    assert "abs = 5" in refused.value.found
+    assert "5 points are 0.05" in refused.value.remedy
 
 
 def test_recovery_and_slices_are_for_quantized_cells(tmp_path: Path) -> None:

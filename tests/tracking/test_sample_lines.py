@@ -123,3 +123,22 @@ def test_a_history_hands_lines_on_to_those_that_want_them(tmp_path):
     assert [run.samples for run in history.each(history.heads, keep)] == [()]
     assert [run.samples for run in history.each(history.heads, keep, samples={"r1"})] == [(line(),)]
     assert read_run(path).damaged == 0
+
+
+LONG = {
+    "parts": [["cat", 0.5]] * 40,
+    "text": [["c" * 5_000, 0.5]],
+    "another part": [["cat", 0.5, "more"]],
+    "whole number": [["cat", 1]],
+}
+
+
+@pytest.mark.parametrize("answer", LONG.values(), ids=LONG)
+def test_a_line_that_is_read_later_has_the_same_samples(answer):
+    line = samples_line(CELL, {"photos": CHANGES})
+    rows = line["data"]["photos"]["samples"]
+    rows[0] |= {"fp32": answer, "quantized": answer, "label": "l" * 5_000, "change": 1}
+    line["data"]["photos"]["samples"] = rows * 400
+    text = json_line(line).encode()
+    (later,) = SampleLines().read([text])[0].values()
+    assert dict(later) == read_samples([text])[0][CELL]

@@ -2,7 +2,7 @@
 what was measured.
 """
 
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
 
@@ -104,6 +104,16 @@ def test_many_runs_of_one_good_commit_do_not_bend_the_level_behind_it():
     assert (alert.before, alert.after) == (392 / 400, 389 / 400)
 
 
+@pytest.mark.parametrize("known", [None, accepted(391)])
+def test_an_alert_that_ended_is_known_after_its_commits_were_measured_again_and_were_good(known):
+    red = [night(day, 391) for day in range(5)] + [night(day, 388) for day in range(5, 8)]
+    (before,) = alerts(red, known)
+    again = [night(8 + n, 391, commit=commit) for n, commit in enumerate([5, 5, 6, 6, 7, 7])]
+    (after,) = alerts([*red, *again], known)
+    assert (before.state, before.commit) == (State.DETECTED, COMMITS[5])
+    assert (after.state, after.commit) == (State.FIXED, COMMITS[5])
+
+
 def test_the_table_of_steps_and_the_alerts_are_one_computation():
     known = accepted(391)
     for runs in (
@@ -188,13 +198,10 @@ def test_a_late_measurement_between_good_and_bad_leaves_fewer_suspects():
 @pytest.fixture(scope="module")
 def rates():
     """``benchmarks/alert_rates.py``, which makes random histories and replays them."""
-    path = Path(__file__).parents[2] / "benchmarks/alert_rates.py"
-    spec = importlib.util.spec_from_file_location("alert_rates", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+        yield importlib.import_module("alert_rates")
+    del sys.modules["alert_rates"]
 
 
 @pytest.mark.slow_but(4)

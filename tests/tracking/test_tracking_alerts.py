@@ -139,7 +139,7 @@ def test_a_slide_is_not_seen_in_its_first_two_points():
 
 
 @pytest.mark.parametrize(
-    ("number", "is_new"), [(59, False), (54, False), (50, True), (12, True), (2, True)]
+    ("number", "is_new"), [(59, False), (54, False), (50, True), (12, True), (6, True)]
 )
 def test_a_slide_that_was_acknowledged_is_new_again_when_it_goes_on(number, is_new):
     note = said(Ruling.ACKNOWLEDGED, number)
@@ -147,6 +147,12 @@ def test_a_slide_that_was_acknowledged_is_new_again_when_it_goes_on(number, is_n
     (slide,) = [alert for alert in found if alert.kind is Kind.SLIDE]
     assert slide.is_new == is_new
     assert ("worse since then" in slide.why) == is_new
+
+
+def test_a_ruling_older_than_the_first_bad_point_explains_no_slide():
+    hits = [760] * 4 + [758] + [760] * 15 + [759] * 20 + [758] * 20
+    (slide,) = alerts(nights(hits), known=accepted(760), notes=[said(Ruling.ACKNOWLEDGED, 4)])
+    assert (slide.commit, slide.state, slide.why) == (sha(40), State.DETECTED, "")
 
 
 @pytest.mark.parametrize("ruling", [Ruling.ACKNOWLEDGED, Ruling.EXPECTED, Ruling.INVALID])

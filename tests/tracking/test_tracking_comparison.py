@@ -140,7 +140,8 @@ def test_flips_are_exact_where_answers_are_kept_and_bounded_by_the_named_samples
         return {"changed": {"d": samples}, "changed_count": {"d": count or len(samples)}}
 
     assert flips(named("s1", "s2"), named("s2", "s3", "s4")) == {"d": (3, 4)}
-    assert flips(named("s1", count=30), named("s2", count=25)) == {"d": (5, 55)}
+    assert flips(named("s1", count=4), named("s2", count=2)) == {"d": (2, 6)}
+    assert flips(named("s1", count=8), named("s2", count=5)) == {"d": (3, 10)}  # of 10
     assert flips({}, {}) == {}
     kept = [
         {"kept": {"d": packed_answers(Answers(np.array([[i % k] for i in range(10)], np.int32)))}}
@@ -149,6 +150,25 @@ def test_flips_are_exact_where_answers_are_kept_and_bounded_by_the_named_samples
     exact = sum(i % 4 != i % 5 for i in range(10))
     assert flips(kept[0] | named("s1"), kept[1] | named("s1")) == {"d": (exact, exact)}
     assert flips(kept[0], {"kept": {"d": "rubbish"}}) == {}
+
+
+def test_counts_out_of_different_numbers_are_compared_as_rates():
+    """Such as the precision of boxes, of which each run finds its own number."""
+    old = counted([1] * 10, [1] * 9 + [0]) | {"hits": 95, "out_of": 100}
+    new = counted([1] * 10, [1] * 9 + [0]) | {"hits": 360, "out_of": 400}
+    (row,) = compare_runs(run("a", old), run("b", new))
+    (metric,) = row.metrics
+    assert metric.moved == pytest.approx(-0.05)
+    assert metric.values == (0.95, 0.9)
+    assert (metric.old_out_of, metric.out_of) == (100, 400)
+    assert metric.is_worse
+
+
+def test_counts_of_other_samples_are_not_compared():
+    old, new = counted([1] * 10, [1] * 9 + [0]), counted([1] * 40, [1] * 30 + [0] * 10)
+    runs = run("a", old), run("b", new)
+    with pytest.raises(IncomparableError, match="10 → 40"):
+        compare_runs(*runs)
 
 
 def test_classes_are_compared_on_request_and_what_was_exchanged_is_named():
@@ -190,3 +210,33 @@ def test_a_retrained_model_is_named_and_what_fp32_lost():
     assert row.why == "another model"
     assert row.metrics[0].references == (9, 8)
     assert json.dumps(row.differs) == '["another model"]'
+
+
+def test_without_repeated_rows_are_those_that_are_not_the_same_measured_contents():
+    def night(name, *, moved):
+        (measured,) = run("a", counted([1, 1, 0], [1, 0, 0])).cells
+        (other,) = run("b", counted([1, 1, 0], [0, 0, 0])).cells
+        lines = [measured.line() | {"model": f"m{number}"} for number in range(4)]
+        lines[1] = (other if moved else measured).line() | {"model": "m1"}
+        lines[2] |= {"metrics": {}, "outcome": "unsupported"}
+        lines[3] |= {"seconds": {"inference": 2.0 if moved else 1.0}}
+        header = {"id": name, "suite": "smoke", "format": FORMAT}
+        return Run(header=header, cells=tuple(map(record_of_line, lines)), complete=True)
+
+    old, new = night("old", moved=False), night("new", moved=True)
+    every, fewer = compare_runs(old, new), compare_runs(old, new, with_repeated=False)
+    assert [row.cell.model for row in every] == ["m0", "m1", "m2", "m3"]
+    assert fewer == every[1:3]
+    assert {row.relation for row in (every[0], every[3])} == {Relation.SAME}
+    # two nights of which every cell repeats are comparable, and have no row to show
+    assert compare_runs(old, old, with_repeated=False) == every[2:3]
+
+
+def test_without_repeated_two_runs_that_measured_nothing_are_refused():
+    (measured,) = run("a", counted([1], [1])).cells
+    line = measured.line() | {"metrics": {}, "outcome": "unsupported"}
+    nothing = Run(
+        header={"id": "x", "suite": "smoke", "format": FORMAT}, cells=(record_of_line(line),)
+    )
+    with pytest.raises(IncomparableError):
+        compare_runs(nothing, nothing, with_repeated=False)

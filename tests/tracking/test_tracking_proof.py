@@ -10,13 +10,16 @@ from qbench.errors import InputError, StoreError
 from qbench.tracking import (
     Caught,
     ProofCell,
+    ProofEnd,
     ProofRemedy,
     ProofStart,
     ProofTrial,
     TrialState,
     join_proof,
+    lacking_of_proof,
     lines_of_one,
     proof_file,
+    shares_ended,
     tally_faults,
 )
 
@@ -37,6 +40,7 @@ CELLS = (
     ProofCell(made=MADE, cell="m::b+s", applies=("x", "y"), is_green=True, outcome="passed"),
     ProofCell(made=MADE, cell="m::c+s", applies=("x",)),
 )
+END = ProofEnd(made=MADE, is_whole=False)
 TRIALS = (
     trial("x"),
     trial("x", 1, TrialState.LET_THROUGH, remedies=(GATE, NICE)),
@@ -108,6 +112,36 @@ def test_tallies():
     assert len(first.let_through) == 2
     assert (second.fault, second.caught.share, second.no_effect, second.unfit) == ("y", None, 1, 1)
     assert second.caught.interval == (0.0, 1.0)
+
+
+def test_what_could_not_be_put_is_no_trial():
+    never = trial("y", state=TrialState.NOT_PUT)
+    (tally,) = tally_faults(
+        join_proof([START, *CELLS, TRIALS[0], replace(never, fault="x", place=1), never])
+    )
+    assert (tally.fault, tally.trials, tally.not_put) == ("x", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("lines", "lacking"),
+    [
+        ([""], ["no end of the proof"]),
+        (["", END], []),
+        (["1/1", END], []),
+        (["1/3", END, "3/3", END], ["no results of share 2/3"]),
+        (["2/3", "1/3", END], ["no results of share 3/3", "no end of share 2/3"]),
+        (["2/2", END, "1/2", "1/2", END], []),  # started again
+        (["1/2", END, "1/2", "2/2", END], []),  # the same share from another attempt
+        (
+            ["1/2", END, "1/4", END],
+            ["no results of share 2/2", "no results of share 2/4, 3/4, 4/4"],
+        ),
+        ([END], []),
+    ],
+)
+def test_what_shares_lack(lines, lacking):
+    found = [line if line is END else replace(START, shard=line) for line in lines]
+    assert list(lacking_of_proof(shares_ended(found))) == lacking
 
 
 def test_the_interval_is_wilsons():

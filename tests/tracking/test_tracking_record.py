@@ -69,7 +69,15 @@ def test_a_shipped_baseline_is_written_again_byte_for_byte(path, tmp_path):
 
 
 def test_a_line_is_the_measurement_again():
-    for measurement in (measured(), measured(**FULL), measured(weight_macs=0.0)):
+    alone = dataclasses.replace(
+        top1(700, metric="map@photos"), proportion=False, never_resampled=True
+    )
+    for measurement in (
+        measured(),
+        measured(**FULL),
+        measured(weight_macs=0.0),
+        measured(top1(758), alone),
+    ):
         text = json_line(line(measurement)).encode()
         assert known_record(text).measurement() == measurement
         assert record_of_line(json.loads(text)).measurement() == measurement

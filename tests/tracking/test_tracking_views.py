@@ -100,6 +100,17 @@ def test_other_classes_and_other_data_are_incomparable_beside_a_cell_that_is():
     assert row.why == "other samples or labels"
 
 
+def test_the_reason_names_the_first_metric_of_other_samples():
+    """Of the metrics in their order, which is the same in every process."""
+    names = [f"top1@d{i}" for i in range(20)]
+    old, new = (
+        run(line(measured(top1(700), *(top1(400, n=n, metric=name) for name in names))))
+        for n in (900, 1000)
+    )
+    with pytest.raises(IncomparableError, match="found other samples: top1@d0 of 900 → 1000;"):
+        compare_runs(old, new)
+
+
 def test_cells_in_one_run_only_are_listed():
     steady = line(measured(slug="ort-cpu+steady"))
     rows = compare_runs(

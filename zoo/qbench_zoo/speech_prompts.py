@@ -89,20 +89,36 @@ def prompts() -> tuple[Prompt, ...]:
     """All that can be chosen."""
     with zipfile.ZipFile(fetch_package(_VOICE)) as archive:
         sizes = {member.filename: member.file_size for member in archive.infolist()}
-    text = gzip.decompress(open_member(SPEECH_TRANSCRIPTS, _TRANSCRIPTS)).decode("utf-8")
     return tuple(
-        p for p in read_transcripts(text) if HEADER < sizes.get(_path(p.name), 0) <= _LONGEST_BYTES
+        p
+        for p in read_transcripts(_transcripts())
+        if HEADER < sizes.get(_path(p.name), 0) <= _LONGEST_BYTES
     )
 
 
 def read_transcripts(text: str) -> Iterator[Prompt]:
     """The prompts in ``text`` whose words are known and enough."""
+    for name, said in _lines(text):
+        yield Prompt(name, plain_words(said))
+
+
+def spoken_texts() -> dict[str, str]:
+    """Of each prompt what is said, as it is written, one space between words."""
+    known = {prompt.name for prompt in prompts()}
+    return {name: " ".join(said.split()) for name, said in _lines(_transcripts()) if name in known}
+
+
+def _lines(text: str) -> Iterator[tuple[str, str]]:
     for line in text.splitlines():
         name, colon, said = line.partition(":")
         if not colon or line.startswith(";") or set(said) & set("([*#"):
             continue
         if len(said.split()) >= _FEWEST_WORDS:
-            yield Prompt(name.strip(), plain_words(said))
+            yield name.strip(), said
+
+
+def _transcripts() -> str:
+    return gzip.decompress(open_member(SPEECH_TRANSCRIPTS, _TRANSCRIPTS)).decode("utf-8")
 
 
 def _apart(entries: tuple[Prompt, ...] | list[Prompt], count: int) -> tuple[Prompt, ...]:

@@ -6,8 +6,10 @@ the latter is answered. An answer is the plain words of the text.
 """
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +41,9 @@ from qbench_zoo.readers.array_files import read_ctranslate2
 from qbench_zoo.spectrograms import LogMel
 from qbench_zoo.speech_prompts import plain_words
 
-# Token ids → text, where tokens are pieces of UTF-8 as GPT-2 cuts it; nothing here cuts.
+# Token ids ↔ text, where tokens are pieces of UTF-8 as GPT-2 cuts it: a text is cut into words,
+# numbers and signs, each with the space in front of it, and of neighbouring tokens in these those
+# are joined first whose piece has the lowest id.
 #
 # In the vocabulary every byte is written as one visible character: itself where it is visible in
 # Latin-1, else one of those from U+0100 on, in order; so a space is Ġ. Source: Radford et al.,
@@ -80,6 +84,31 @@ class BytePairs:
         )
         return written.decode("utf-8", errors="replace")
 
+    def encode(self, text: str) -> list[int]:
+        """The ids of ``text``.
+
+        Raises:
+            KeyError: the vocabulary does not have every byte.
+        """
+        known = _numbered(self.pieces[: self.special])
+        found: list[int] = []
+        for piece in _PIECES.findall(text):
+            parts = [_LETTERS[byte] for byte in piece.encode("utf-8")]
+            while joined := [known[a + b] for a, b in pairwise(parts) if a + b in known]:
+                word = self.pieces[min(joined)]
+                place = next(i for i, (a, b) in enumerate(pairwise(parts)) if a + b == word)
+                parts[place : place + 2] = [word]
+            found += [known[part] for part in parts]
+        return found
+
+
+@functools.lru_cache(maxsize=1)
+def _numbered(pieces: tuple[str, ...]) -> Mapping[str, int]:
+    return {piece: place for place, piece in enumerate(pieces)}
+
+
+_PIECES = re.compile(r"'(?:s|t|re|ve|m|ll|d)| ?[^\W\d_]+| ?\d+| ?(?:[^\s\w]|_)+|\s+(?!\S)|\s+")
+
 
 def _letters() -> Mapping[str, int]:
     visible = [
@@ -94,6 +123,7 @@ def _letters() -> Mapping[str, int]:
 
 
 _BYTES = _letters()
+_LETTERS = {byte: letter for letter, byte in _BYTES.items()}
 
 
 # Speech → text, greedily: an encoder run for the sound, then a decoder step a token.

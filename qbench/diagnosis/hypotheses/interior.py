@@ -18,7 +18,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.backends import Executor
-from qbench.diagnosis.unit_runs import exact_backend
+from qbench.diagnosis.unit_runs import exact_run
 from qbench.diagnosis.units import (
     QuantizedUnit,
 )
@@ -152,7 +152,7 @@ class Interior:
                 for made in one.outputs:
                     made.shape = None
             model = ir.Model(graph, ir_version=self.version)
-            self._executors[key] = self._stack.enter_context(exact_backend().prepare(model))
+            self._executors[key] = self._stack.enter_context(exact_run(model))
         return self._executors[key]
 
 

@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any
 
 from qbench.backends import Array, CheckedExecutor, Executor, run_where_prepared
-from qbench.evaluation.artifacts import prepare_runners, recorded_feeds
+from qbench.evaluation.artifacts import prepare_runners
 from qbench.evaluation.cell_model import CellModel
 from qbench.evaluation.cell_run import CellRun
 from qbench.evaluation.request import Request
+from qbench.evaluation.watched_executor import recorded_feeds
 from qbench.graph import Form
 
 # Only the engine is timed, on feeds that were prepared before: the time holds neither the

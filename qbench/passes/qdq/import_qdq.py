@@ -428,6 +428,7 @@ class PairWriter:
         attributes: Sequence[ir.Attr],
         *,
         name: str,
+        domain: str = "",
     ) -> ir.Node:
         """A new node before ``at``, with one result of float; it may have the name of ``at``,
         which is to go.
@@ -437,13 +438,17 @@ class PairWriter:
             at.name = None
             self._nodes.release(name)
         node = ir.Node(
-            "", operator, inputs, attributes, num_outputs=1, name=self._nodes.fresh(name)
+            domain, operator, inputs, attributes, num_outputs=1, name=self._nodes.fresh(name)
         )
         node.outputs[0].dtype = ir.DataType.FLOAT
         node.outputs[0].name = self.values.fresh(f"{node.name}_out")
         set_origin(node, origin)
         self.graph.insert_before(at, node)
         return node
+
+    def constant(self, name: str, array: npt.NDArray[Any]) -> ir.Value:
+        """A new initializer."""
+        return add_constant(self.graph, name, array, self.values)
 
     def take_place(self, old: ir.Node, new: ir.Node) -> None:
         """The result of ``new`` replaces that of ``old``, under its name; ``old`` goes."""

@@ -108,10 +108,21 @@ class TransformerParts:
         """``v`` (N, S, width), heads apart: (N, heads, S, d)."""
         return self._split(v, f"{name}.value.heads", (0, 2, 1, 3))
 
-    def attend(self, name: str, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
-        """What ``queries`` take of ``values`` by ``keys``: (N, T, width)."""
+    def attend(
+        self,
+        name: str,
+        query: ir.Value,
+        key: ir.Value,
+        value: ir.Value,
+        mask: ir.Value | None = None,
+    ) -> ir.Value:
+        """What ``queries`` take of ``values`` by ``keys``: (N, T, width); ``mask`` (T, S) is added
+        to the scores.
+        """
         graph = self._graph
         scores = graph.node("MatMul", [query, key], f"{name}.scores")
+        if mask is not None:
+            scores = graph.node("Add", [scores, mask], f"{name}.scores.masked")
         weights = graph.node("Softmax", [scores], f"{name}.weights", {"axis": -1})
         mixed = graph.node("MatMul", [weights, value], f"{name}.mixed")
         turned = graph.node("Transpose", [mixed], f"{name}.mixed.turned", {"perm": (0, 2, 1, 3)})
@@ -249,8 +260,11 @@ def _block(
 #                    x ← x + attention to the states(norm(x)) in the decoder,
 #                    x ← x + feed forward(norm(x))
 #
+#     decoder        token (N, T) → the same for T tokens at once, logits (N, T, words)
+#
 # The place of a token is the number of keys so far; a step adds its own key, so that none needs a
-# mask. Keys have the shape (N, heads, 64, S), values (N, heads, S, 64). Source: Radford et al.,
+# mask. Of T tokens each attends to those in front of it and to itself: a mask is cut out of one
+# constant. Keys have the shape (N, heads, 64, S), values (N, heads, S, 64). Source: Radford et al.,
 # Robust Speech Recognition via Large-Scale Weak Supervision (2022), and its ``whisper/model.py``;
 # names of arrays: CTranslate2's ``WhisperSpec``.
 
@@ -260,6 +274,7 @@ was trained with.
 """
 
 _EPSILON = 1e-5
+_MASKED = -1e9
 _SETTINGS = (
     *("/activation", "/alibi", "/alignment_heads", "/alignment_layer", "/num_heads", "/pre_norm"),
     *("/scale_embeddings", "/start_from_zero_embedding", "decoder/projection/weight"),
@@ -368,6 +383,32 @@ def whisper_networks(
     return graphs
 
 
+def whisper_decoder(
+    arrays: Mapping[str, npt.NDArray[Any]], size: WhisperSize | None = None
+) -> ir.Model:
+    """The float graph ``decoder``: that of a step, for T tokens at once.
+
+    token (N, T) int64, heard_key_i, heard_value_i, and key_i, value_i of S tokens before it →
+    logits (N, T, words), next_key_i and next_value_i of S + T tokens. Keys and values have the
+    shapes of ``whisper_networks``.
+
+    Args:
+        arrays: the checkpoint.
+        size: of the network; None: that of tiny.en.
+
+    Raises:
+        InputError: an array of the decoder is missing, has another shape, or belongs to no layer.
+    """
+    own = {name: array for name, array in arrays.items() if name.startswith("decoder/")}
+    parameters = Parameters("whisper's decoder", own)
+    model = _decoder(_Writer.of("whisper_decoder", parameters, size or WhisperSize()))
+    # keys and values of what was heard are made where it was heard
+    parameters.finish(
+        unused=(*_SETTINGS, *(f"/attention/linear_1/{r}" for r in ("weight", "bias")))
+    )
+    return model
+
+
 def _encoder(writer: _Writer) -> ir.Model:
     graph, size = writer.graph, writer.size
     x = graph.input("mel", ("N", size.mels, "T"))
@@ -438,17 +479,64 @@ def _decoder_step(writer: _Writer) -> ir.Model:
         graph.node("Gather", [graph.constant("places.weight", places), place], "places"),
         "words.placed",
     )
-    outputs: dict[str, ir.Value] = {}
-    for index in range(size.layers):
-        x, key, value = _written(writer, x, index, before[f"key_{index}"], before[f"value_{index}"])
-        outputs |= {f"next_key_{index}": key, f"next_value_{index}": value}
-        x = _listened(writer, x, index, heard[f"key_{index}"], heard[f"value_{index}"])
-        x = writer.feed_forward(x, f"layer{index}", f"decoder/layer_{index}/ffn")
-    x = writer.normalize(x, "last.norm", "decoder/layer_norm")
+    x, outputs = _decoded(writer, x, before, heard)
     last = graph.node("Squeeze", [x, graph.constant("last.axes", np.array([1], np.int64))], "last")
     logits = graph.node("Gemm", [last, embedding], "logits", {"transB": 1})
     dims = {"S": size.usual_tokens, "H": size.usual_sounds}
     return graph.model({"logits": logits, **outputs}, dims=dims)
+
+
+def _decoder(writer: _Writer) -> ir.Model:
+    graph, size = writer.graph, writer.size
+    tokens = graph.input("token", ("N", "T"), ir.DataType.INT64)
+    before, heard = _kept(writer, "", "S"), _kept(writer, "heard_", "H")
+    table = writer.parameters.take("decoder/embeddings/weight", (size.words, size.width))
+    places = writer.parameters.take(
+        "decoder/position_encodings/encodings", (size.places, size.width)
+    )
+    rows, columns = (
+        graph.constant(f"{name}.axis", np.array([axis], np.int64))
+        for name, axis in (("rows", 0), ("columns", 1))
+    )
+    first = graph.node("Shape", [before["key_0"]], "first", {"start": 3, "end": 4})
+    length = graph.node("Shape", [tokens], "length", {"start": 1, "end": 2})
+    end = graph.node("Add", [first, length], "end")
+    ranges = [first, end, rows]
+    place = graph.node("Slice", [graph.constant("places.weight", places), *ranges], "places")
+    future = np.triu(np.full((size.places, size.places), _MASKED, np.float32), 1)
+    below = graph.node("Slice", [graph.constant("future", future), *ranges], "mask.rows")
+    mask = graph.node("Slice", [below, rows, end, columns], "mask")
+    embedding = graph.constant("words.weight", table)
+    word = graph.node("Gather", [embedding, tokens], "words")
+    x, outputs = _decoded(writer, writer.add(word, place, "words.placed"), before, heard, mask)
+    flat = graph.constant("flat.shape", np.array([-1, size.width], np.int64))
+    # of all rows as one matrix, so that one table both reads tokens and scores them
+    last = graph.node("Reshape", [x, flat], "last")
+    scores = graph.node("Gemm", [last, embedding], "scores", {"transB": 1})
+    batch = graph.node("Shape", [tokens], "batch")
+    wide = graph.constant("words.count", np.array([size.words], np.int64))
+    whole = graph.node("Concat", [batch, wide], "whole", {"axis": 0})
+    logits = graph.node("Reshape", [scores, whole], "logits")
+    dims = {"T": size.usual_tokens, "S": size.usual_tokens, "H": size.usual_sounds}
+    return graph.model({"logits": logits, **outputs}, dims=dims)
+
+
+def _decoded(
+    writer: _Writer,
+    x: ir.Value,
+    before: Mapping[str, ir.Value],
+    heard: Mapping[str, ir.Value],
+    mask: ir.Value | None = None,
+) -> tuple[ir.Value, dict[str, ir.Value]]:
+    """``x`` behind all blocks, normalized, and what is kept, by the names of outputs."""
+    outputs: dict[str, ir.Value] = {}
+    for index in range(writer.size.layers):
+        kept = before[f"key_{index}"], before[f"value_{index}"]
+        x, key, value = _written(writer, x, index, kept, mask)
+        outputs |= {f"next_key_{index}": key, f"next_value_{index}": value}
+        x = _listened(writer, x, index, heard[f"key_{index}"], heard[f"value_{index}"])
+        x = writer.feed_forward(x, f"layer{index}", f"decoder/layer_{index}/ffn")
+    return writer.normalize(x, "last.norm", "decoder/layer_norm"), outputs
 
 
 def _kept(writer: _Writer, prefix: str, length: str) -> dict[str, ir.Value]:
@@ -467,10 +555,14 @@ def _kept(writer: _Writer, prefix: str, length: str) -> dict[str, ir.Value]:
 
 
 def _written(
-    writer: _Writer, x: ir.Value, index: int, keys: ir.Value, values: ir.Value
+    writer: _Writer,
+    x: ir.Value,
+    index: int,
+    before: tuple[ir.Value, ir.Value],
+    mask: ir.Value | None,
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """``x`` and its attention to what was written before and to itself; the keys and values of
-    all these.
+    """``x`` and its attention to what was written before, whose keys and values are ``before``,
+    and to itself; the keys and values of all these.
     """
     name, key = f"layer{index}.written", f"decoder/layer_{index}/self_attention"
     normal = writer.normalize(x, f"{name}.norm", f"{key}/layer_norm")
@@ -479,11 +571,13 @@ def _written(
         for part, role in enumerate(("query", "key", "value"))
     )
     query = writer.parts.queries(name, q)
+    keys, values = before
     k = writer.graph.node("Concat", [keys, writer.parts.keys(name, k)], f"{name}.keys", {"axis": 3})
     v = writer.graph.node(
         "Concat", [values, writer.parts.values(name, v)], f"{name}.values", {"axis": 2}
     )
-    mixed = writer.linear(writer.parts.attend(name, query, k, v), f"{name}.out", f"{key}/linear_1")
+    mixed = writer.parts.attend(name, query, k, v, mask)
+    mixed = writer.linear(mixed, f"{name}.out", f"{key}/linear_1")
     return writer.add(x, mixed, f"{name}.sum"), k, v
 
 

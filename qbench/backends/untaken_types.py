@@ -1,0 +1,46 @@
+"""Types of a file's weights that a backend lacks, and which backends take them."""
+
+import onnx_ir as ir
+
+from qbench.backends.protocol import Backend
+from qbench.backends.registry import backends_of_floats
+from qbench.errors import UnsupportedError
+from qbench.graph import input_at, is_constant
+
+
+def untaken_type(model: ir.Model, backend: Backend) -> UnsupportedError | None:
+    """The error for ``model``, which ``backend`` did not load, where it lacks a type of the
+    dequantized constants or of their scales; None: it lacks none.
+    """
+    takes = backend.capabilities
+    for node in model.graph:
+        codes, scale = input_at(node, 0), input_at(node, 1)
+        if node.op_type != "DequantizeLinear" or codes is None or not is_constant(codes):
+            continue
+        if codes.dtype == ir.DataType.INT32:  # a bias, which every engine of Q and DQ takes
+            continue
+        stored, scaled = _type_name(codes), _type_name(scale)
+        scale_type = scaled if scaled.startswith("float8") else None
+        lacks_scale = scale_type is not None and scale_type not in takes.scale_types
+        if stored in takes.weight_qtypes and not lacks_scale:
+            continue
+        named = f"weights of {stored}"
+        if scale_type is not None:
+            named += f" with scales of {scale_type}"
+        others = dict.fromkeys(backends_of_floats(stored, scale_type))
+        takers = " or ".join(name for name in others if name != backend.name)
+        return UnsupportedError(
+            f"Preparing '{model.graph.name or 'model'}' on '{backend.name}'",
+            found=f"'{codes.name}', {named}",
+            expected=f"weights of {', '.join(sorted(takes.weight_qtypes))}",
+            remedy=(
+                f"Run it on {takers}, next to its float model (--fp32)."
+                if takers
+                else "Quantize the float model to a type that the backend has."
+            ),
+        )
+    return None
+
+
+def _type_name(value: ir.Value | None) -> str:
+    return "" if value is None or value.dtype is None else value.dtype.name.lower()

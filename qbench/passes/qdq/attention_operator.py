@@ -1,0 +1,207 @@
+"""ONNX Runtime's operator of attention that keeps quantized keys and values, from Q and DQ around
+them.
+"""
+
+from __future__ import annotations  # help() shows npt.NDArray, and not the union behind it
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from qbench.errors import UnsupportedError
+from qbench.graph import ENGINE_DOMAIN, node_key, origin_of, set_origin
+from qbench.passes.canonical.cleanup import RemoveDead
+from qbench.passes.contract import LOSSY, Effect
+from qbench.passes.editing import NameScope, add_constant, take_place
+from qbench.passes.qdq.causal_attention import Attention, Kept, OtherShapeError, attentions
+from qbench.passes.run import rewrite
+
+#     y, present key, present value
+#         = GroupQueryAttention(q, k, v, past key, past value, S + T − 1, S + T, …, s_k, s_v)
+#
+# Queries are scaled in front of it, so that its ``scale`` is 1, and it masks the future itself. It
+# stores
+#
+#     clip(rint(k / s), −2^(b − 1), 2^(b − 1) − 1),     b = 8, or b = 4: two codes a byte, first low
+#
+# by one scale or one for each channel, and has no zero point. Codes that end before these ends are
+# made by limits of k. Source: docs/ContribOperators.md of ONNX Runtime 1.31, and single runs of it.
+
+_Array = npt.NDArray[Any]
+OPERATOR = "GroupQueryAttention"
+_MULTIPLE = 8
+"""A head has so many numbers, or several times as many."""
+_STORED = {4: ir.DataType.UINT8, 8: ir.DataType.INT8}
+"""Bits of a code → the type of the cache."""
+_MODES = {True: "PER_TENSOR", False: "PER_CHANNEL"}
+"""Whether there is one scale → the operator's word for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LowerAttention:
+    """Requires: the QDQ convention. Ensures: keys and values are kept in codes, by the operator
+    above.
+
+    Raises (from ``run``):
+        UnsupportedError: attention is of another shape, or a key or value is kept in floats.
+        InputError: past and present do not match.
+    """
+
+    name: str = "lower-attention"
+    effect: ClassVar[Effect] = LOSSY
+
+    def run(self, model: ir.Model) -> bool:
+        """Lower every attention; True."""
+        try:
+            found = attentions(model.graph)
+            stored = [_stored(one) for one in found]
+        except OtherShapeError as error:
+            raise UnsupportedError(
+                f"Writing '{model.graph.name}' with {OPERATOR}",
+                found=f"another decoder than that writes: {error}",
+                expected="keys and values in symmetric codes of 8 bits or fewer, and causal "
+                "attention to past and present alone",
+                remedy="Write it as Q/DQ pairs, which hold the same codes.",
+            ) from error
+        writer = _Writer(model)
+        for one, (bits, mode) in zip(found, stored, strict=True):
+            writer.write(one, bits, mode)
+        model.graph.opset_imports.setdefault(ENGINE_DOMAIN, 1)
+        return True
+
+
+def lower_attention(model: ir.Model) -> ir.Model:
+    """``model``, QDQ, with ONNX Runtime's attention that keeps quantized keys and values, as a new
+    model.
+
+    Inputs of the past and outputs of the present get the type of the codes: int8, or uint8 with two
+    codes of 4 bits a byte.
+
+    Raises:
+        What ``LowerAttention`` raises.
+    """
+    return rewrite(model, (LowerAttention(), RemoveDead()))
+
+
+def _stored(one: Attention) -> tuple[int, str]:
+    """The bits of a stored code and the word for its scales, of key and value alike."""
+    both = (one.key, one.value)
+    name = one.key.present.name
+    sizes = {(kept.heads, kept.numbers) for kept in both}
+    if len(sizes) > 1 or one.key.numbers % _MULTIPLE:
+        raise OtherShapeError(
+            f"heads of '{name}' with {one.key.numbers} and {one.value.numbers} numbers, which are "
+            f"no equal multiples of {_MULTIPLE}"
+        )
+    found = {(_bits(kept), _MODES[kept.scales.size == 1]) for kept in both}
+    if len(found) > 1 or max(_bits(kept) for kept in both) not in _STORED:
+        raise OtherShapeError(f"'{name}' is in other codes than its value, or in more than 8 bits")
+    return found.pop()
+
+
+def _bits(kept: Kept) -> int:
+    """The fewest bits of ``_STORED`` that hold its codes; more where none does."""
+    most = max(-kept.lowest, kept.highest + 1)
+    return next((bits for bits in _STORED if most <= 1 << (bits - 1)), 16)
+
+
+class _Writer:
+    """A graph that is being rewritten, and the lengths that all its attention has."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self._graph = model.graph
+        self._values, self._nodes = NameScope.of_values(model), NameScope.of_nodes(model)
+        self._lengths: tuple[ir.Value, ir.Value] | None = None
+
+    def write(self, one: Attention, bits: int, mode: str) -> None:
+        """The operator in the place of ``one``."""
+        last = one.result.producer()
+        assert last is not None
+        key, value = one.key, one.value
+        if self._lengths is None:
+            self._lengths = self._counted(last, key)
+        scales = [self._scales(kept) for kept in (key, value)]
+        given = [one.query, self._limited(last, key, bits), self._limited(last, value, bits)]
+        given += [key.past, value.past, *self._lengths]
+        attributes = [
+            ir.AttrInt64("num_heads", one.heads),
+            ir.AttrInt64("kv_num_heads", key.heads),
+            ir.AttrFloat32("scale", 1.0),
+            ir.AttrString("k_quant_type", mode),
+            ir.AttrString("v_quant_type", mode),
+            ir.AttrInt64("kv_cache_bit_width", bits),
+        ]
+        rest: list[ir.Value | None] = [None] * 5  # rotations, places, biases, sinks
+        name = self._nodes.fresh(f"{node_key(last)}_attention")
+        node = ir.Node(
+            ENGINE_DOMAIN,
+            OPERATOR,
+            [*given, *rest, *scales],
+            attributes,
+            num_outputs=3,
+            name=name,
+        )
+        set_origin(node, origin_of(last))
+        self._graph.insert_before(last, node)
+        self._release(node, one, bits)
+
+    def _release(self, node: ir.Node, one: Attention, bits: int) -> None:
+        """Let the results of ``node`` be those of ``one``, and past and present hold codes."""
+        real, *stored = node.outputs
+        real.type = one.result.type
+        take_place(one.result, real)
+        codes = ir.TensorType(_STORED[bits])
+        for kept, new in zip((one.key, one.value), stored, strict=True):
+            for value in (kept.past, kept.present):
+                value.type, value.shape = codes, _shape(value, kept.numbers * bits // 8)
+            take_place(kept.present, new)
+
+    def _counted(self, at: ir.Node, key: Kept) -> tuple[ir.Value, ir.Value]:
+        """S + T − 1, one for each text (N,), and S + T (1,), both int32."""
+        before = self._node(at, "Shape", [key.past], start=2, end=3)
+        new = self._node(at, "Shape", [key.flat], start=1, end=2)
+        whole = self._node(at, "Add", [before, new])
+        total = self._node(at, "Cast", [whole], to=int(ir.DataType.INT32))
+        one = add_constant(self._graph, "one_token", np.array([1], np.int32), self._values)
+        last = self._node(at, "Sub", [total, one])
+        rows = self._node(at, "Shape", [key.flat], start=0, end=1)
+        return self._node(at, "Expand", [last, rows]), total
+
+    def _limited(self, at: ir.Node, kept: Kept, bits: int) -> ir.Value:
+        """Its numbers, so that their codes end where those of ``kept`` do."""
+        value, half = kept.flat, 1 << (bits - 1)
+        for operator, code, end in (("Max", kept.lowest, -half), ("Min", kept.highest, half - 1)):
+            if code != end:
+                name = f"{kept.flat.name}_{operator.lower()}"
+                limit = (np.float32(code) * kept.scales).astype(np.float32)
+                value = self._node(
+                    at, operator, [value, add_constant(self._graph, name, limit, self._values)]
+                )
+        return value
+
+    def _scales(self, kept: Kept) -> ir.Value:
+        """One, (1,), or one for each channel, (1, heads, 1, numbers)."""
+        shape = (1,) if kept.scales.size == 1 else (1, kept.heads, 1, kept.numbers)
+        scales = kept.scales.astype(np.float32).reshape(shape)
+        return add_constant(self._graph, f"{kept.present.name}_scale", scales, self._values)
+
+    def _node(
+        self, at: ir.Node, operator: str, inputs: list[ir.Value], **attributes: int
+    ) -> ir.Value:
+        """The result of a new node before ``at``."""
+        node = ir.node(operator, inputs, attributes=attributes)
+        node.name = self._nodes.fresh(f"{inputs[0].name}_{operator.lower()}")
+        node.outputs[0].name = self._values.fresh(node.name)
+        set_origin(node, origin_of(at))
+        self._graph.insert_before(at, node)
+        return node.outputs[0]
+
+
+def _shape(value: ir.Value, stored: int) -> ir.Shape | None:
+    """That of ``value`` with ``stored`` bytes a head, two codes of 4 bits in one."""
+    if value.shape is None:
+        return None
+    return ir.Shape([*value.shape[:-1], stored])
