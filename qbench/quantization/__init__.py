@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from qbench.quantization.internal_qparams import Ranges as Ranges
     from qbench.quantization.plan import Plan as Plan
     from qbench.quantization.plan import cached_types as cached_types
-    from qbench.quantization.plan import load_plan as load_plan
-    from qbench.quantization.plan import save_plan as save_plan
+    from qbench.quantization.plan_file import load_plan as load_plan
+    from qbench.quantization.plan_file import save_plan as save_plan
     from qbench.quantization.planning import as_schema as as_schema
     from qbench.quantization.planning import make_plan as make_plan
     from qbench.quantization.quantizer_file import Quantizer as Quantizer

@@ -28,7 +28,8 @@ from qbench.passes import NameScope, plannable
 from qbench.quantization.candidates import ClipForm, clip_form, codes_of
 from qbench.quantization.constant_qparams import multiplies_integers
 from qbench.quantization.decision import Decision, Dynamic
-from qbench.quantization.plan import Plan, plan_digest
+from qbench.quantization.plan import Plan
+from qbench.quantization.plan_file import plan_digest
 from qbench.quantization.spec import (
     Role,
     Slot,

@@ -23,4 +23,4 @@ def test_a_clip_of_weights_makes_a_convolution_float_and_no_other_clip_does(open
     assert len(found) == 8
     for case, precision in found.items():
         in_float = case.startswith("Conv, Clip of weights")
-        assert re.fullmatch("f32" if in_float else "[iu]8", precision), case
+        assert re.fullmatch("f32|bf16" if in_float else "[iu]8", precision), case

@@ -19,7 +19,7 @@ from qbench.quantization.internal_qparams import (
     raised_for_bias,
     without_dead_channels,
 )
-from qbench.quantization.plan import plan_digest
+from qbench.quantization.plan_file import plan_digest
 
 INT8 = QType.parse("int8")
 

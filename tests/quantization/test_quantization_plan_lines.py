@@ -33,7 +33,7 @@ from qbench.quantization import (
     save_plan,
 )
 from qbench.quantization.candidates import ClipForm, Float
-from qbench.quantization.plan import letters
+from qbench.quantization.plan_lines import letters
 
 UINT8 = Spec(qtype="uint8", symmetry="asymmetric")
 CHANNELS = Spec(
