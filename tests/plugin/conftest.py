@@ -157,10 +157,10 @@ OWN_VARIABLES = {"PYTEST_CURRENT_TEST", "HOME", "USERPROFILE", "PYTEST_DEBUG_TEM
 class Project:
     """The scratch project and short ways to run pytest in it."""
 
-    def __init__(self, pytester, monkeypatch, cache, accepted):
+    def __init__(self, pytester, monkeypatch, cache, done):
         self.pytester = pytester
         self.monkeypatch = monkeypatch
-        self.accepted = accepted
+        self.done = done
         self.path = pytester.path
         self.suite_path = self.path / "suites" / "scratch.qbench.toml"
         self.suite_path.parent.mkdir()
@@ -193,22 +193,30 @@ class Project:
         )
 
     def accept(self, *args, **how):
-        """Accept what is new; equal projects are accepted once:
-        all but the first get a copy of the files.
-        """
-        if args or how or self.monkeypatch._setattr:
+        """Accept what is new."""
+
+        def accepting():
             return self.run("--qbench-accept-fp32", "--qbench-accept=new", *args, **how)
+
+        return accepting() if args or how else self.once("accepted", accepting)
+
+    def once(self, name, action):
+        """What ``action`` answers. Of equal projects only the first does it; all others get a copy
+        of the files that it wrote.
+        """
+        if self.monkeypatch._setattr:
+            return action()
         before = self.files()
         environment = {name: text for name, text in os.environ.items() if name not in OWN_VARIABLES}
-        key = repr((before, sorted(environment.items())))
-        if key not in self.accepted:
-            result = self.run("--qbench-accept-fp32", "--qbench-accept=new")
+        key = repr((name, before, sorted(environment.items())))
+        if key not in self.done:
+            result = action()
             after = self.files()
             changed = [name for name in after if after[name] != before.get(name)]
             times = {name: (self.path / name).stat().st_mtime_ns for name in changed}
-            self.accepted[key] = result, {name: (after[name], times[name]) for name in changed}
+            self.done[key] = result, {name: (after[name], times[name]) for name in changed}
             return result
-        result, files = self.accepted[key]
+        result, files = self.done[key]
         for name, (data, time) in files.items():
             path = self.path / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -242,13 +250,13 @@ class Project:
 
 
 @pytest.fixture(scope="session")
-def accepted_projects():
-    """Project and environment → what accepting printed, and the files that it wrote."""
+def projects_done():
+    """Action, project and environment → what the action answered, and the files that it wrote."""
     return {}
 
 
 @pytest.fixture
-def project(pytester, monkeypatch, tmp_path_factory, accepted_projects):
+def project(pytester, monkeypatch, tmp_path_factory, projects_done):
     for name in ("CI", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "160")
@@ -257,7 +265,7 @@ def project(pytester, monkeypatch, tmp_path_factory, accepted_projects):
     cache = (
         tmp_path_factory.getbasetemp() / "qbench-cache"
     )  # content-addressed: all tests may share it
-    return Project(pytester, monkeypatch, cache, accepted_projects)
+    return Project(pytester, monkeypatch, cache, projects_done)
 
 
 class Checks:

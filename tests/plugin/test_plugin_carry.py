@@ -14,7 +14,7 @@ from qbench.tracking import EarlierResults
 def measured(project):
     """The project after one green run whose cells have keys."""
     project.accept()
-    result = project.run("--qbench-carry=7d:0%")
+    result = project.once("measured", lambda: project.run("--qbench-carry=7d:0%"))
     assert result.ret == 0
     assert not any("carried" in cell for cell in project.lines(kind="cell"))
     return project
