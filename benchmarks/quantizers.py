@@ -9,11 +9,12 @@ goes on where it was, and a tool that fails leaves its error in its own cell. Wh
 another computer measured is measured again; the page has it, marked, until then. Files that a tool
 wrote are kept by qbench, so that most of that is answering the samples.
 Without options the models of ``USUAL`` and each tool as it comes are measured; ``--models all
---tools all`` adds the other models and every variant. ``--again`` measures anew what failed;
-``--twice`` runs each quantizer twice and compares the bytes; ``--localize`` names node and cause of
-the worst cell of each quantizer in at most so many seconds; ``--cost`` quantizes one model by each
-in a process and a cache of its own, and keeps processor time and memory; ``--against`` compares
-each with a schema of your choice; ``--write`` writes docs/evidence/quantizers.md from all results
+--tools all`` adds the other models and every variant. ``--again`` measures anew what failed, and
+localizes anew what was not to its end; ``--twice`` runs each quantizer twice and compares the
+bytes; ``--localize`` names node and cause of the worst cell of each quantizer, of those measured
+here, in at most so many seconds; ``--cost`` quantizes one model by each in a process and a cache of
+its own, and keeps processor time and memory; ``--against`` compares each with a schema of your
+choice; ``--write`` writes docs/evidence/quantizers.md from all results
 that there are, and benchmarks/quantizers.json, what the page shows: of that, rows stay, marked,
 which the cache of this computer does not have. The backend ``integer-ideal`` counts exactly: what
 differs there between two quantizers is theirs.
@@ -36,7 +37,8 @@ import numpy as np
 
 from qbench.backends import get_backend
 from qbench.diagnosis import localize
-from qbench.errors import QbenchError
+from qbench.diagnosis.localize_graph import NOT_LOOKED_FOR
+from qbench.errors import QbenchError, UnavailableError
 from qbench.evaluation import (
     Request,
     SubjectArtifacts,
@@ -177,6 +179,8 @@ def measured(shared: SubjectArtifacts, schema: str, backend: str) -> Result:
         known = numbers(_measurement(shared, schema, backend))
     except QbenchError as error:
         known = {"doing": error.doing, "error": error.found}
+        if isinstance(error, UnavailableError):
+            known["unavailable"] = True
     return known | {"schema": schema, "processor_s": round(processor_seconds() - before, 1)}
 
 
@@ -232,12 +236,15 @@ def processor_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in spent)
 
 
+_NOT_LOCALIZED = "not localized: "
+
+
 def cause(shared: SubjectArtifacts, schema: str, backend: str, seconds: float) -> str:
     """The node and the cause that localization names."""
     try:
         return localize(shared, backend, get_schema(schema), seconds=seconds).headline
     except QbenchError as error:
-        return f"not localized: {error.found}"
+        return f"{_NOT_LOCALIZED}{error.found}"
 
 
 def artifacts(model: str, cache: Cache, *, twice: bool = False) -> SubjectArtifacts:
@@ -266,6 +273,8 @@ def measure_model(model: str, names: list[str], cache: Cache, *, again: bool, tw
             found = measured(shared, schema, backend)
             shown = {key: one for key, one in found.items() if key not in ("answers", "quantizer")}
             print(f"{model} {schema} {backend}: {shown}", flush=True)
+            if "value" in before and "unavailable" in found:
+                continue  # what another computer measured says more
             keep(path, carried(before, found) | conditions(schema, backend))
 
 
@@ -282,25 +291,39 @@ def carried(before: Result, found: Result) -> Result:
     return found | kept
 
 
-def worst_cell(schema: str, models: Iterable[str], cache: Cache) -> tuple[str, str, Result] | None:
-    """Model, backend and result of the cell of ``schema`` that loses most against fp32; None:
-    none loses.
+def worst_cell(
+    schema: str, models: Iterable[str], cache: Cache, *, here: bool = False
+) -> tuple[str, str, Result] | None:
+    """Model, backend and result of the cell of ``schema`` that loses most against fp32, with
+    ``here`` of those measured under the conditions of now; None: none loses.
     """
     cells = [(model, one) for model in models for one in backends_of(schema)]
     known = [(*cell, known_result(cache, cell[0], schema, cell[1])) for cell in cells]
     losing = [cell for cell in known if cell[2].get("worse", 0) > 0]
-    return max(losing, key=lambda cell: cell[2]["worse"], default=None)
+    counted = [cell for cell in losing if not (here and "older" in cell[2])]
+    return max(counted, key=lambda cell: cell[2]["worse"], default=None)
 
 
-def localize_worst(schema: str, models: Iterable[str], cache: Cache, seconds: float) -> None:
-    """Name the cause of the worst cell of ``schema``, if that is not known."""
-    worst = worst_cell(schema, models, cache)
-    if worst is None or "cause" in worst[2] or "older" in worst[2]:
+def localize_worst(
+    schema: str, models: Iterable[str], cache: Cache, seconds: float, *, again: bool
+) -> None:
+    """Name the cause of the worst cell of ``schema`` that was measured here, if that is not known;
+    with ``again`` also where the time did not reach to its cause.
+    """
+    worst = worst_cell(schema, models, cache, here=True)
+    if worst is None or is_named(worst[2], again=again):
         return
     model, backend, known = worst
     found = cause(artifacts(model, cache), schema, backend, seconds)
     print(f"{model} {schema} {backend}: {found}", flush=True)
     keep(result_path(cache, model, schema, backend), known | {"cause": found})
+
+
+def is_named(result: Result, *, again: bool) -> bool:
+    """Whether ``result`` has a cause; with ``again`` one that was searched to its end."""
+    known = result.get("cause", "")
+    is_open = known.endswith(NOT_LOOKED_FOR) or known.startswith(_NOT_LOCALIZED)
+    return bool(known) and not (again and is_open)
 
 
 def keep(path: Path, known: Result) -> None:
@@ -406,7 +429,7 @@ def main() -> None:
     made = argparse.ArgumentParser(description=__doc__)
     made.add_argument("--models", default=",".join(USUAL), help="by commas, 'all' or 'none'")
     made.add_argument("--tools", default="", help="by commas, or 'all' with variants")
-    made.add_argument("--again", action="store_true", help="measure anew what failed")
+    made.add_argument("--again", action="store_true", help="do anew what failed or was cut short")
     made.add_argument("--twice", action="store_true", help="run each twice, to compare bytes")
     made.add_argument("--localize", type=float, default=0.0, help="seconds for each quantizer")
     made.add_argument("--cost", default="", metavar="MODEL", help="time and memory on this model")
@@ -424,7 +447,7 @@ def main() -> None:
     for model in models:
         measure_model(model, names, cache, again=given.again, twice=given.twice)
     for schema in names if given.localize else []:
-        localize_worst(schema, models, cache, given.localize)
+        localize_worst(schema, models, cache, given.localize, again=given.again)
     if given.cost:
         measure_costs(given.cost, names, cache)
     if given.against:

@@ -28,8 +28,10 @@ from qbench.diagnosis.target import FOLDED, Target
 from qbench.diagnosis.units import QuantizedUnit, codes_without_unit, quantized_units, real_units
 from qbench.errors import QbenchError, UnsupportedError
 from qbench.graph import (
+    axis_of,
     constant_value,
     float_qparams,
+    int_attribute,
     is_constant,
     node_key,
     node_qparams,
@@ -451,12 +453,30 @@ def exact_backend() -> Backend:
 
 def exact_run(model: ir.Model, taps: Sequence[str] = ()) -> Executor:
     """A run of ``model`` on ``exact_backend``. Weights in floats of few bits are float32 constants
-    there, of the same numbers: it lacks some of their types.
+    there, of the same numbers: it lacks some of their types. Scales are along the axis that they
+    fit: it refuses another one, which engines do not look at where they fuse.
 
     Raises:
         UnsupportedError: it lacks an operator.
     """
-    return exact_backend().prepare(_with_real_weights(model), taps=taps)
+    return exact_backend().prepare(_with_real_weights(_with_fitting_axes(model)), taps=taps)
+
+
+def _with_fitting_axes(model: ir.Model) -> ir.Model:
+    """``model`` with the axis of ``axis_of`` at each DQ whose written one does not fit."""
+    fitting = {
+        str(node.outputs[0].name): axis_of(node)
+        for node in model.graph
+        if node.op_type == "DequantizeLinear" and axis_of(node) != int_attribute(node, "axis", 1)
+    }
+    if not fitting:
+        return model
+    made = own_copy(model)
+    for node in made.graph:
+        axis = fitting.get(str(node.outputs[0].name))
+        if axis is not None:
+            node.attributes["axis"] = ir.AttrInt64("axis", axis)
+    return made
 
 
 def _with_real_weights(model: ir.Model) -> ir.Model:

@@ -25,7 +25,7 @@ from qbench.diagnosis.examine import Examination, each_gain
 from qbench.diagnosis.rank import AnomalyKind, rank_nodes, with_gains
 from qbench.diagnosis.tallies import CountingTally, ErrorTally, TieTally
 from qbench.diagnosis.target import Target
-from qbench.diagnosis.unit_runs import Units
+from qbench.diagnosis.unit_runs import Units, exact_run
 from qbench.errors import InputError
 from qbench.passes import canonicalize, plannable
 from qbench.quantization import insert_qdq, make_plan
@@ -439,3 +439,26 @@ def test_a_unit_whose_grids_are_computed_at_run_time_is_not_explained():
     assert all(one.explained is None and one.isolated is not None for one in found.nodes)
     assert found.unaligned == ()
     assert not rank_nodes(found)
+
+
+BIAS_OF_ONE_ROW = """
+<ir_version: 10, opset_import: ["": 21]>
+net (float[n, 2] x) => (float[n, 2] y)
+<int8[2, 2] wq = {1, 2, 3, 4}, int32[1, 2] bq = {5, 6}, float[2] s = {0.5, 2.0}>
+{
+    w = DequantizeLinear <axis = 1> (wq, s)
+    b = DequantizeLinear <axis = 0> (bq, s)
+    y = Gemm(x, w, b)
+}
+"""
+
+
+def test_the_exact_run_takes_the_axis_that_the_scales_of_a_bias_fit():
+    """ONNX Runtime's quantizer writes axis 0 for a bias of one row, which its own operator for
+    DequantizeLinear refuses.
+    """
+    model = ir.from_onnx_text(BIAS_OF_ONE_ROW)
+    with exact_run(model) as run:
+        (y,) = run.run({"x": np.ones((1, 2), np.float32)}).values()
+    np.testing.assert_array_equal(y, [[0.5 * (1 + 3 + 5), 2.0 * (2 + 4 + 6)]])
+    assert model.graph[1].attributes["axis"].value == 0

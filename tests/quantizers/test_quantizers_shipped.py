@@ -1,7 +1,10 @@
 """The quantizers that the guest ships: manifests, scripts and locks agree, without running one."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -100,3 +103,47 @@ def test_every_file_of_the_folder_belongs_to_a_manifest() -> None:
     known = {path.name for path in MANIFESTS}
     known |= {one["quantizer"]["lock"] for one in read} | {script_of(one).name for one in read}
     assert {path.name for path in FOLDER.iterdir() if path.is_file()} == known
+
+
+LOGS_AND_GOES_ON = """
+import logging
+
+def run(_):
+    try:
+        try:
+            raise ValueError("a scale of 0")
+        except ValueError as error:
+            raise RuntimeError("quantize_static failed") from error
+    except RuntimeError:
+        logging.getLogger("olive.engine").exception("a pass failed")
+"""
+REGISTRY = """
+class Registry:
+    def register_dataset(name):
+        return lambda made: made
+"""
+
+
+def test_an_error_that_olive_logs_is_the_last_word_of_its_script(tmp_path: Path) -> None:
+    """Olive goes on after a pass that failed, and writes no model."""
+    (tmp_path / "olive" / "data").mkdir(parents=True)
+    (tmp_path / "olive" / "__init__.py").write_text(LOGS_AND_GOES_ON)
+    (tmp_path / "olive" / "data" / "registry.py").write_text(REGISTRY)
+    command = [
+        sys.executable,
+        FOLDER / "olive_quantize.py",
+        "model.onnx",
+        "samples.npz",
+        "out.onnx",
+    ]
+    ended = subprocess.run(
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert ended.returncode == 1
+    last = ended.stderr.splitlines()[-1]
+    assert last == "Olive wrote no model: ValueError: a scale of 0"

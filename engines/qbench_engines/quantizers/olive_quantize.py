@@ -4,6 +4,7 @@ Its pass for static quantization with per-channel weights, as a workflow in a fo
 """
 
 import argparse
+import logging
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +26,22 @@ class Samples:
 
     def __getitem__(self, index: int) -> tuple[dict[str, Any], int]:
         return {name: array[index] for name, array in self._arrays.items()}, 0
+
+
+class Failures(logging.Handler):
+    """The words of the last exception that Olive logged: it goes on after a pass that failed."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.last = "it logged no error"
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep what failed, in the words of the first cause."""
+        error = record.exc_info[1] if record.exc_info else None
+        while error is not None and error.__cause__ is not None:
+            error = error.__cause__
+        if error is not None:
+            self.last = f"{type(error).__name__}: {error}"
 
 
 def workflow(source: Path, folder: Path) -> dict[str, Any]:
@@ -68,10 +85,14 @@ def main() -> None:
         return Samples(given.calibration)
 
     Registry.register_dataset("qbench_samples")(dataset)
+    failures = Failures()
+    logging.getLogger("olive").addHandler(failures)
     with TemporaryDirectory() as name:
         folder = Path(name)
         run_olive(workflow(given.fp32.absolute(), folder))
-        written = next((folder / "out").rglob("*.onnx"))
+        written = next((folder / "out").rglob("*.onnx"), None)
+        if written is None:
+            raise SystemExit(f"Olive wrote no model: {failures.last}")
         onnx.save(onnx.load(written), given.out)
 
 
