@@ -5,7 +5,6 @@ s_w / s_y.
 from __future__ import annotations  # help() shows npt.ArrayLike, and not the union behind it
 
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -38,6 +37,12 @@ from qbench.numerics.multiplier import (
 from qbench.numerics.qparams import QParams
 from qbench.numerics.qtype import QType, qtype_of
 from qbench.numerics.rounding import WIDEST, Ints, Rounding, whole_codes
+
+Wholes = npt.NDArray[np.object_]
+"""Integers of Python, which have any size."""
+
+_NUMERATOR: Any = np.frompyfunc(lambda one: one.numerator, 1, 1)
+_DENOMINATOR: Any = np.frompyfunc(lambda one: one.denominator, 1, 1)
 
 # What operators of two quantized arrays begin and end with: codes as int64, qparams per tensor,
 # codes clamped.
@@ -344,6 +349,8 @@ def _in_rationals(scales: Scales, scaling: Scaling, zero_point: int) -> Scaler:
     offset = zero_point if scaling.zero_point is ZeroPoint.BEFORE else 0
     multiplier = real_multiplier(scales, scaling.precision)
     exact = exact_multipliers(scales)
+    numerator = np.asarray(_NUMERATOR(exact), np.object_)
+    denominator = np.asarray(_DENOMINATOR(exact), np.object_)
 
     def scale(sums: Ints) -> Ints:
         with np.errstate(over="ignore"):
@@ -356,12 +363,9 @@ def _in_rationals(scales: Scales, scaling: Scaling, zero_point: int) -> Scaler:
         )
         near &= np.abs(real) < WIDEST
         if near.any():
-            where = np.nonzero(near)
-            rationals = np.broadcast_to(exact, sums.shape)[where].tolist()
-            codes[where] = [
-                _round_fraction(int(s) * m + offset, rounding)
-                for s, m in zip(sums[where].tolist(), rationals, strict=True)
-            ]
+            below = np.broadcast_to(denominator, sums.shape)[near]
+            above = np.broadcast_to(numerator, sums.shape)[near] * sums[near] + below * offset
+            codes[near] = _rounded_quotients(above, below, rounding)
         return _inner(codes, scaling) + (zero_point - offset)
 
     return scale
@@ -380,21 +384,23 @@ def _in_floats(scales: Scales, scaling: Scaling, zero_point: int, bias: Ints | N
     return scale
 
 
-def _round_fraction(value: Fraction, rounding: Rounding) -> int:
-    low = value.numerator // value.denominator
-    rest = value - low
-    half = Fraction(1, 2)
+def _rounded_quotients(above: Wholes, below: Wholes, rounding: Rounding) -> Ints:
+    """``above / below`` (integers of any size, ``below`` > 0) rounded to whole numbers."""
+    low = above // below
+    twice = 2 * (above - low * below)
     match rounding:
         case Rounding.FLOOR:
-            return low
+            goes_up = np.zeros(low.shape, np.bool_)
         case Rounding.TRUNCATE:
-            return low + (value < 0 and rest > 0)
+            goes_up = (above < 0) & (twice > 0)
         case Rounding.HALF_UP:
-            return low + (rest >= half)
+            goes_up = twice >= below
         case Rounding.HALF_AWAY:
-            return low + (rest >= half if value >= 0 else rest > half)
+            goes_up = (twice > below) | ((twice == below) & (above >= 0))
         case Rounding.HALF_EVEN:
-            return low + (rest > half or (rest == half and low % 2 == 1))
+            goes_up = (twice > below) | ((twice == below) & (low % 2 == 1))
+    rounded: Ints = (low + goes_up).astype(np.int64)
+    return rounded
 
 
 # Requantizing codes to other qparams: y = clamp(round((q − z_x) · s_x / s_y) + z_y), under any

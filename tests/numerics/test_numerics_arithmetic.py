@@ -24,7 +24,8 @@ from qbench.numerics import (
     quantize,
     requantize,
 )
-from qbench.numerics.arithmetic import MultiplierForm, Scaling, Stage
+from qbench.numerics.arithmetic import MultiplierForm, Scaling, Stage, ZeroPoint
+from qbench.numerics.requantization import scaler
 from qbench.numerics.rounding import round_reals, shift_right
 
 INT8, UINT8, INT32 = (QType.parse(name) for name in ("int8", "uint8", "int32"))
@@ -177,6 +178,33 @@ def test_rounding_reals(value: float, rounding: Rounding) -> None:
 def test_ideal_is_the_rational_rounded_once(acc: int, multiplier: float, zero_point: int) -> None:
     expected = max(-128, min(127, round(acc * Fraction(multiplier)) + zero_point))
     assert int(requantize([acc], (multiplier, 1.0, 1.0), zero_point, INT8, "ideal")[0]) == expected
+
+
+WHOLE_RATIOS = ((1.0, 2.0), (3.0, 4.0), (1.0, 3.0), (5.0, 1.0), (7.0, 6.0))
+
+
+@given(
+    st.lists(st.integers(-(2**31), 2**31 - 1) | st.integers(-12, 12), min_size=1, max_size=8),
+    st.sampled_from(WHOLE_RATIOS)
+    | st.tuples(st.floats(2.0**-30, 2.0), st.floats(2.0**-6, 2.0))
+    | st.tuples(st.floats(2.0**-30, 2.0, width=32), st.just(1.0)),
+    st.integers(-128, 127),
+    st.sampled_from(Rounding),
+    st.sampled_from((ZeroPoint.BEFORE, ZeroPoint.AFTER)),
+)
+@settings(max_examples=300)
+def test_exact_codes_are_rationals_rounded_once(sums, ratio, zero_point, rounding, place) -> None:
+    """Also at ties, and just beside them, of one multiplier and of one for each channel."""
+    (x, y), offset = ratio, zero_point if place is ZeroPoint.BEFORE else 0
+    scaling = Scaling(form=MultiplierForm.EXACT, stages=(Stage(rounding),), zero_point=place)
+    weights = np.array([1.0, 0.5])
+    found = scaler((x, weights, y), scaling, zero_point)(np.array([sums, sums]).T)
+    for row, one in zip(found, sums, strict=True):
+        reals = [one * Fraction(x) * Fraction(w) / Fraction(y) + offset for w in weights.tolist()]
+        kept = [max(-(2**40), min(2**40, oracle_round(real, rounding))) for real in reals]
+        assert (row - (zero_point - offset)).tolist() == kept
+    alone = scaler((x, 1.0, y), scaling, zero_point)(np.array(sums))
+    assert alone.tolist() == found[:, 0].tolist()
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.floats(2.0**-20, 1 - 2.0**-10, width=32))
