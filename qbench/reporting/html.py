@@ -277,22 +277,15 @@ class Page:
         return link(target, self.path)
 
 
-class Renderer:
-    """The templates, loaded once; style and script of a page are put together from the parts it
-    names.
+def render(template: str, page: Page) -> str:
+    """The page that ``template`` (``overview``, ``model``, …) makes of ``page``; style and script
+    are put together from the parts that it names.
     """
-
-    def __init__(self) -> None:
-        self._environment = _environment()
-
-    def render(self, template: str, page: Page) -> str:
-        """The page that ``template`` (``overview``, ``model``, …) makes of ``page``."""
-        text = self._environment.get_template(f"{template}.html.j2").render(
-            page=page, report=page.report
-        )
-        return visible(trim_page(text.lstrip()), keep="\n\t")
+    text = _environment().get_template(f"{template}.html.j2").render(page=page, report=page.report)
+    return visible(trim_page(text.lstrip()), keep="\n\t")
 
 
+@functools.cache  # compiling the templates takes longer than drawing the pages of a small suite
 def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -634,9 +627,8 @@ def html_pages(
         comparisons: suite → its newest run compared with an earlier one.
         previews: the folder with what samples look like; None: there is none.
     """
-    renderer = Renderer()
     return {
-        page.path: renderer.render(template, page)
+        page.path: render(template, page)
         for template, page in listed_pages(reports, comparisons, previews)
     }
 
@@ -682,31 +674,25 @@ def compare_page(
         comparison=comparison,
         tabs=(*tabs, "compare"),
     )
-    return Renderer().render("compare", page)
+    return render("compare", page)
 
 
 def finding_page(found: Found) -> str:
     """The page of one finding alone, without links to others."""
     report = Report(suite="", headline="", is_red=found.is_red)
-    return Renderer().render(
-        "finding", Page(path="finding.html", report=report, places=Places(), found=found)
-    )
+    return render("finding", Page(path="finding.html", report=report, places=Places(), found=found))
 
 
 def sweep_page(table: SweepTable) -> str:
     """The page of one sweep, alone."""
     report = Report(suite="", headline="", is_red=False)
-    return Renderer().render(
-        "sweep", Page(path="sweep.html", report=report, places=Places(), sweep=table)
-    )
+    return render("sweep", Page(path="sweep.html", report=report, places=Places(), sweep=table))
 
 
 def proof_page(table: ProofTable) -> str:
     """The page of one proof, alone."""
     report = Report(suite=table.suite, headline="", is_red=table.is_below)
-    return Renderer().render(
-        "proof", Page(path="index.html", report=report, places=Places(), proof=table)
-    )
+    return render("proof", Page(path="index.html", report=report, places=Places(), proof=table))
 
 
 def _pages(

@@ -7,7 +7,7 @@ from pathlib import Path
 from qbench.errors import unknown_name
 from qbench.reporting.assembly import NOTHING, Memory, build_reports
 from qbench.reporting.github import badge_text, comment_text, comparison_with_main
-from qbench.reporting.html import Page, Renderer, compare_page, listed_pages
+from qbench.reporting.html import Page, compare_page, listed_pages, render
 from qbench.reporting.markdown import markdown_text
 from qbench.reporting.page_shares import draw_shares
 from qbench.reporting.places import FRONT, KINDS, TABS, Places, file_name, remove_outdated
@@ -117,11 +117,10 @@ def front_pages(written: Iterable[Path], folder: Path) -> list[Path]:
 def _write_pages(pages: Sequence[tuple[str, Page]], folder: Path) -> list[Path]:
     """Draw ``pages`` into ``folder``, in several processes where there are many; their files."""
     paths = [folder / page.path for _, page in pages]
-    renderer = Renderer()
     with writing_pages(folder) as write:
 
         def draw(number: int) -> None:
-            write(paths[number], renderer.render(*pages[number]))
+            write(paths[number], render(*pages[number]))
 
         draw_shares(draw, len(pages))
     return paths
