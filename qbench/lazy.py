@@ -19,6 +19,9 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any
 
+_FROZEN = threading.Event()
+"""Set where frozen objects were found."""
+
 Door = tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]
 
 
@@ -46,12 +49,21 @@ def gc_paused() -> Iterator[None]:
     try:
         yield
     finally:
-        if not gc.get_freeze_count():  # what other code froze stays so
+        if not _others_froze():  # what other code froze stays so
             # what was made in the block is old: else all of it would be looked through at once
             gc.freeze()
             gc.unfreeze()
         if collects:
             gc.enable()
+
+
+def _others_froze() -> bool:
+    """Whether other code has frozen objects; once it has, that is not asked again, for the answer
+    counts them one by one.
+    """
+    if not _FROZEN.is_set() and gc.get_freeze_count():
+        _FROZEN.set()
+    return _FROZEN.is_set()
 
 
 @contextlib.contextmanager
