@@ -1,5 +1,6 @@
 """What a plan was made for: digests of suites and code, and the refusal of others."""
 
+import functools
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -152,6 +153,7 @@ def _ranges_files(table: Mapping[str, Any]) -> Iterator[str]:
         yield from (name for name in names if isinstance(name, str) and name)
 
 
+@functools.cache  # what this process runs does not change
 def _source_digest(package: Path) -> str:
     """The digest of the files that qbench itself consists of."""
     files = sorted(one for one in package.rglob("*") if one.suffix in (".py", ".toml"))
