@@ -21,8 +21,9 @@ class Task:
         model: the network, as ``onnx.load`` gives it.
         name: of its input.
         calibration, validation: samples for it.
-        labels: one for each validation sample.
+        labels: (samples, most classes of one), the classes that count as right, then -1.
         drop: of accuracy, that is accepted.
+        out: the file that the model found is written to; empty: none.
     """
 
     model: "onnx.ModelProto"
@@ -31,6 +32,14 @@ class Task:
     validation: Any
     labels: Any
     drop: float
+    out: str
+
+    def hits(self, outputs: Any, which: slice = slice(None)) -> list[float]:  # noqa: ANN401
+        """For each row of ``outputs`` (samples, classes), which are of the validation samples
+        ``which``: 1 where its largest entry is a right class, else 0.
+        """
+        best = np.asarray(outputs).argmax(-1).reshape(-1, 1)
+        return [float(one) for one in (self.labels[which] == best).any(axis=-1)]
 
 
 def read_task(description: str | None) -> Task:
@@ -42,6 +51,7 @@ def read_task(description: str | None) -> Task:
     parser.add_argument("calibration")
     parser.add_argument("validation")
     parser.add_argument("--drop", type=float, default=0.001, help="of accuracy that is accepted")
+    parser.add_argument("--out", default="", help="write the model that was found")
     arguments = parser.parse_args()
     model = onnx.load(arguments.model)
     name = model.graph.input[0].name
@@ -54,8 +64,9 @@ def read_task(description: str | None) -> Task:
         name=name,
         calibration=calibration,
         validation=validation,
-        labels=labels,
+        labels=labels.reshape(len(labels), -1),
         drop=arguments.drop,
+        out=arguments.out,
     )
 
 

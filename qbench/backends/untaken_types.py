@@ -5,7 +5,7 @@ import onnx_ir as ir
 from qbench.backends.protocol import Backend
 from qbench.backends.registry import backends_of_floats
 from qbench.errors import UnsupportedError
-from qbench.graph import input_at, is_constant
+from qbench.graph import PRODUCTS, Capabilities, input_at, is_constant
 
 
 def untaken_type(model: ir.Model, backend: Backend) -> UnsupportedError | None:
@@ -20,6 +20,8 @@ def untaken_type(model: ir.Model, backend: Backend) -> UnsupportedError | None:
         if codes.dtype == ir.DataType.INT32:  # a bias, which every engine of Q and DQ takes
             continue
         stored, scaled = _type_name(codes), _type_name(scale)
+        if _is_data(node, stored, takes):
+            continue
         scale_type = scaled if scaled.startswith("float8") else None
         lacks_scale = scale_type is not None and scale_type not in takes.scale_types
         if stored in takes.weight_qtypes and not lacks_scale:
@@ -40,6 +42,15 @@ def untaken_type(model: ir.Model, backend: Backend) -> UnsupportedError | None:
             ),
         )
     return None
+
+
+def _is_data(node: ir.Node, stored: str, takes: Capabilities) -> bool:
+    """Whether ``node`` dequantizes a constant that is data, not a weight, of a type of data that
+    the backend multiplies: a factor of a Mul, which has the type of activations.
+    """
+    readers = [use.node for use in node.outputs[0].uses()]
+    is_weight = not readers or any(reader.op_type in PRODUCTS for reader in readers)
+    return not is_weight and any(data == stored for data, _ in takes.integer_products or ())
 
 
 def _type_name(value: ir.Value | None) -> str:

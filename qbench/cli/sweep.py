@@ -2,7 +2,8 @@
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,8 +39,7 @@ from qbench.storage import write_bytes, write_text
 from qbench.working import working
 
 if TYPE_CHECKING:
-    from qbench.backends import Backend
-    from qbench.evaluation import SubjectArtifacts, SweepPlan
+    from qbench.evaluation import SweepPlan
     from qbench.quantization import Schema
     from qbench.reporting import SweepTable
     from qbench.tracking import ResultFile, SweepCell
@@ -77,6 +77,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
         default=_COSTS[0],
         help="what mixtures save: bytes of weights, time (bits times multiply-accumulates), both, "
         "or integers: as few multiply-accumulates in float as possible (default: both)",
+    )
+    parser.add_argument(
+        "--mixed-drop",
+        metavar="D",
+        type=float,
+        help="look for the coarsest mixture whose loss is at most D (percentage points of a share, "
+        "else the unit of the metric), in at most N evaluations",
     )
     parser.add_argument(
         "--write-mixed",
@@ -135,11 +142,13 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     began = time.monotonic()
     _refuse_mixed(arguments)
     files = _files(arguments)
-    plan = _plan(arguments)
+    plan, tried = _plan(arguments, files)
     mixtures = _mixture_files(arguments, plan.schemas)
     suite = SuiteFiles(arguments, plan, mixtures) if arguments.write_suite else None
     made = plan.made()
     kept = _kept(arguments, files, made)
+    keys = enumerate(map(_made_key, made))
+    kept |= {place: tried[key] for place, key in keys if key in tried}
     cells = _measured(arguments, plan, (made, kept), files, began)
     say_content_notes(plan.shared)
     _refuse_all_refused(arguments, cells)
@@ -192,8 +201,12 @@ def _files(arguments: argparse.Namespace) -> "ResultFile[SweepCell]":
     return sweep_file(path)
 
 
-def _plan(arguments: argparse.Namespace) -> "SweepPlan":
-    """The cells, whose names are all known; the subject is read once."""
+def _plan(
+    arguments: argparse.Namespace, files: "ResultFile[SweepCell]"
+) -> "tuple[SweepPlan, dict[MadeKey, SweepCell]]":
+    """The cells, whose names are all known, and those that a search for a mixture measured; the
+    subject is read once.
+    """
     import qbench
     from qbench.backends import get_backend
     from qbench.evaluation import (
@@ -226,33 +239,112 @@ def _plan(arguments: argparse.Namespace) -> "SweepPlan":
         subject, choose_cache(arguments.cache), floats, str(environment_here(floats))
     )
     shared.require_float()
-    mixtures = _mixtures(arguments, shared, schemas, backends[0]) if arguments.mixed else []
-    return SweepPlan(
+    plan = SweepPlan(
         shared=shared,
         backends=backends,
-        schemas=[*schemas, *mixtures],
+        schemas=schemas,
         version=qbench.__version__,
         threads=arguments.threads,
     )
+    if not arguments.mixed:
+        return plan, {}
+    drop = None
+    if arguments.mixed_drop is not None:
+        drop = _Drop(plan, files, arguments)
+    mixtures = _mixtures(arguments, plan, drop)
+    return replace(plan, schemas=[*schemas, *mixtures]), {} if drop is None else drop.tried
+
+
+MadeKey = tuple[tuple[str, str], ...]
+"""What a result is of, as a key."""
+
+
+def _made_key(made: "Mapping[str, str]") -> MadeKey:
+    return tuple(sorted(made.items()))
+
+
+_ROUNDING = 1e-9
+"""Of a loss in percentage points: 0.3 is 0.30000000000000004."""
+
+
+class _Drop:
+    """Whether a schema loses at most what ``--mixed-drop`` says, on the first backend.
+
+    Args:
+        plan: of the sweep, without mixtures.
+        files: each result is added to it; with ``--resume`` those in it are taken.
+        tried: what a result is of → the result.
+    """
+
+    def __init__(
+        self, plan: "SweepPlan", files: "ResultFile[SweepCell]", arguments: argparse.Namespace
+    ) -> None:
+        self._plan, self._files, self._arguments = plan, files, arguments
+        self.tried: dict[MadeKey, SweepCell] = {}
+        self.best: SweepCell | None = None
+        """The one of the last schema that was accepted: each is coarser than those before it."""
+
+    def accepts(self, schema: "Schema") -> bool:
+        """Whether ``schema`` loses at most so much; one that cannot run does not."""
+        cell = self._cell(schema)
+        if not cell.is_measured:
+            return False
+        if cell.is_distance or cell.loss is None:
+            raise InputError(
+                _doing(self._arguments),
+                found=f"--mixed-drop with '{cell.metric}', a distance to fp32",
+                expected="a metric that has a loss",
+                remedy="Score data with labels, or leave the option out.",
+            )
+        scale = 100 if cell.unit == "%" else 1
+        is_within = bool(scale * cell.loss <= self._arguments.mixed_drop + _ROUNDING)
+        if is_within:
+            self.best = cell
+        return is_within
+
+    def _cell(self, schema: "Schema") -> "SweepCell":
+        from qbench.evaluation import sweep_cell
+        from qbench.tracking import kept_results
+
+        plan = replace(self._plan, backends=self._plan.backends[:1], schemas=[schema])
+        made = plan.made()[-1]
+        found = self._files.read()  # also without --resume: nothing is added to another file
+        kept = kept_results(found, [made], self._files.path) if self._arguments.resume else {}
+        cell = kept[0] if kept else sweep_cell(plan, len(plan.cells) - 1, made)
+        plan.shared.forget(schema, plan.backends[0].capabilities)
+        say(f"mixed precision: {cell.name}: {_words(cell)}")
+        if cell.is_measured and not kept:
+            self._files.add(cell)
+        if made:
+            self.tried[_made_key(made)] = cell
+        return cell
 
 
 def _mixtures(
-    arguments: argparse.Namespace,
-    shared: "SubjectArtifacts",
-    widths: "Sequence[Schema]",
-    backend: "Backend",
+    arguments: argparse.Namespace, plan: "SweepPlan", drop: _Drop | None
 ) -> "list[Schema]":
     """The schemas of a search over precisions."""
     from qbench.diagnosis import mixed_schemas
 
     with working(f"measuring the units of {arguments.model}"):
         found = mixed_schemas(
-            shared, widths, backend, points=arguments.mixed, cost=arguments.mixed_cost
+            plan.shared,
+            plan.schemas,
+            plan.backends[0],
+            points=arguments.mixed,
+            cost=arguments.mixed_cost,
+            accepts=None if drop is None else drop.accepts,
         )
+    made = counted(len(found.schemas), "mixture")
     say(
         f"mixed precision: {counted(found.units, 'unit')}, {counted(found.runs, 'partial run')} "
-        f"for their sensitivity, {counted(len(found.schemas), 'mixture')} to evaluate"
+        f"for their sensitivity, {made} to evaluate"
     )
+    if drop is not None:
+        best = "none that was measured"
+        if drop.best is not None:
+            best = drop.best.name
+        say(f"the coarsest that loses at most {arguments.mixed_drop:g}: {best}")
     return list(found.schemas)
 
 
@@ -275,7 +367,8 @@ def _mixture_files(arguments: argparse.Namespace, schemas: "Sequence[Schema]") -
 
 def _refuse_mixed(arguments: argparse.Namespace) -> None:
     """Refuse mixtures without samples, fewer than one, and next to ranges by hand."""
-    mixes = arguments.write_mixed or arguments.mixed_cost != _COSTS[0]
+    has_drop = arguments.mixed_drop is not None
+    mixes = arguments.write_mixed or arguments.mixed_cost != _COSTS[0] or has_drop
     given = arguments.mixed is not None
     if not given and not mixes:
         return
@@ -284,6 +377,11 @@ def _refuse_mixed(arguments: argparse.Namespace) -> None:
         (given and arguments.mixed < 1, f"--mixed {arguments.mixed}", "1 or more mixtures"),
         (not arguments.calib, "--mixed without --calib", "samples that sensitivity is taken from"),
         (bool(arguments.ranges), "--mixed with --ranges", "ranges of the profile"),
+        (
+            has_drop and arguments.budget is not None,
+            "--mixed-drop with --budget",
+            "one of both: the search ends after N evaluations",
+        ),
     )
     for is_wrong, found, expected in problems:
         if is_wrong:
@@ -296,6 +394,8 @@ def _refuse_mixed(arguments: argparse.Namespace) -> None:
 
 
 def _option(arguments: argparse.Namespace) -> str:
+    if arguments.mixed_drop is not None:
+        return "--mixed-drop"
     return "--write-mixed" if arguments.write_mixed else "--mixed-cost"
 
 
@@ -378,10 +478,11 @@ def _measured(
     with working(f"sweeping {arguments.model}", len(made), "cells") as step:
         for step.done, cell in enumerate(sweep_cells(plan, made, kept, is_over=is_over), 1):
             found.append(cell)
-            if cell.is_measured and not cell.kept:
+            if step.done - 1 in kept:
+                continue
+            if cell.is_measured:
                 files.add(cell)
-            if not cell.kept:
-                say(f"{step.done} of {len(made)}: {cell.name}: {_words(cell)}")
+            say(f"{step.done} of {len(made)}: {cell.name}: {_words(cell)}")
     return found
 
 

@@ -7,8 +7,9 @@
 
 Widths are schemas, the coarsest first; the last is float. All units begin at the coarsest. The step
 that wins most for its cost is taken, again and again, until every unit is in float (a greedy walk,
-as for a knapsack). As many points as may be evaluated are spread evenly over the steps. The
-predictions only order the steps: each point is measured like any cell.
+as for a knapsack). As many points as may be evaluated are spread evenly over the steps, or, where a
+mixture is good or not, halve the steps that are left. The predictions only order the steps: each
+point is measured like any cell.
 """
 
 import glob
@@ -27,7 +28,7 @@ from qbench.diagnosis.repair.search import owners_of
 from qbench.diagnosis.target import Target, watched_backend, watches_itself
 from qbench.diagnosis.unit_runs import Units
 from qbench.errors import InputError
-from qbench.evaluation import SubjectArtifacts
+from qbench.evaluation import Quantized, SubjectArtifacts
 from qbench.graph import values_by_name
 from qbench.quantization import Decision, Plan, Role, Schema, Slot
 
@@ -88,8 +89,8 @@ class MixedSchemas:
     """The points of a search.
 
     Args:
-        schemas: from the coarsest to the finest, each with graphs that neither a width nor another
-            one gives.
+        schemas: from the coarsest to the finest, or in the order in which they were measured, each
+            with graphs that neither a width nor another one gives.
         units: how many there are.
         runs: runs of a unit in float that sensitivities took.
     """
@@ -106,11 +107,19 @@ def mixed_schemas(
     *,
     points: int,
     cost: str = "both",
+    accepts: Callable[[Schema], bool] | None = None,
 ) -> MixedSchemas:
-    """Schemas that mix ``widths`` and float, at most ``points`` of them; ``cost`` names what steps
-    are weighed by, of ``COSTS``.
+    """Schemas that mix ``widths`` and float, at most ``points`` of them.
 
-    The ranges are those of one profile, which all widths share.
+    The ranges are those of one profile, which all widths share. In each schema something is
+    quantized.
+
+    Args:
+        cost: names what steps are weighed by, of ``COSTS``.
+        accepts: whether a schema is good enough, which measures it. The points then look for the
+            first of the steps that is: each halves those that are left. Steps lead to the coarsest
+            width that is good enough as a whole, to float where none is; nothing is mixed where the
+            first is.
 
     Raises:
         InputError: widths that have other canonical passes or settings, or rules that select units
@@ -119,6 +128,9 @@ def mixed_schemas(
     """
     for width in widths:
         _refuse_width(width, widths[0])
+    finest = len(widths)
+    if accepts is not None:
+        finest = next((at for at, width in enumerate(widths) if accepts(width)), finest)
     noise: list[dict[Unit, float]] = []
     weights: list[dict[Unit, Weight]] = []
     for width in widths:
@@ -136,23 +148,78 @@ def mixed_schemas(
     noise.append({})  # float
     weights.append({unit: _in_float(weights[-1][unit]) for unit in units})
     sizes = [{unit: COSTS[cost](one) for unit, one in row.items()} for row in weights]
-    walk = greedy_walk(units, noise, sizes)
+    walk = greedy_walk(units, noise[: finest + 1], sizes[: finest + 1])
     plans = [shared.quantized(width, backend.capabilities).plans for width in widths]
     places = _distinct(walk, [_decisions(one, units) for one in plans])
     graphs = shared.planned(widths[0].canonical).values()
-    schemas: list[Schema] = []
     known = {shared.quantized(width, backend.capabilities).digest for width in widths}
-    for place in _spread(places, points):
+
+    def mixed_at(place: int, number: int) -> tuple[Schema, Quantized]:
+        """The mixture after so many steps, and what it makes."""
         chosen = dict.fromkeys(units, 0) | {step.unit: step.width for step in walk[:place]}
-        mixed = _schema(widths, chosen, f"{widths[0].name}_mixed{len(schemas) + 1}")
+        mixed = _schema(widths, chosen, f"{widths[0].name}_mixed{number}")
         made = without_idle_rules(mixed, graphs)
-        # other decisions may give the same graphs: a pool between units in float is not quantized
-        digest = shared.quantized(made, backend.capabilities).digest
+        quantized = shared.quantized(made, backend.capabilities)
         shared.forget(made, backend.capabilities)
-        if digest not in known:
-            known.add(digest)
-            schemas.append(made)
+        return made, quantized
+
+    def made_at(place: int, number: int) -> Schema | None:
+        """The mixture after so many steps; None: its graphs are known."""
+        # other decisions may give the same graphs: a pool between units in float is not quantized
+        made, quantized = mixed_at(place, number)
+        if quantized.digest in known:
+            return None
+        known.add(quantized.digest)
+        return made
+
+    while places and _is_float(mixed_at(places[-1], 1)[1]):
+        places.pop()
+    if accepts is None:
+        schemas = _spread_schemas(_spread(places, points), made_at)
+    else:
+        schemas = _halving_schemas(places, points, made_at, accepts)
     return MixedSchemas(schemas=tuple(schemas), units=len(units), runs=runs)
+
+
+def _is_float(quantized: Quantized) -> bool:
+    """Whether nothing is quantized, as where what is left of a width has no product."""
+    return not any(plan.quantized_units for plan in quantized.plans.values())
+
+
+def _spread_schemas(
+    places: Sequence[int], made_at: Callable[[int, int], Schema | None]
+) -> list[Schema]:
+    """The schema of each of ``places`` that has one."""
+    schemas: list[Schema] = []
+    for place in places:
+        made = made_at(place, len(schemas) + 1)
+        if made is not None:
+            schemas.append(made)
+    return schemas
+
+
+def _halving_schemas(
+    places: Sequence[int],
+    points: int,
+    made_at: Callable[[int, int], Schema | None],
+    accepts: Callable[[Schema], bool],
+) -> list[Schema]:
+    """At most ``points`` schemas on the way to the first of ``places`` that ``accepts`` takes, if
+    each behind one that it takes is taken as well.
+    """
+    left, schemas = list(places), list[Schema]()
+    while left and len(schemas) < points:
+        middle = len(left) // 2
+        made = made_at(left[middle], len(schemas) + 1)
+        if made is None:
+            del left[middle]
+            continue
+        schemas.append(made)
+        if accepts(made):
+            del left[middle:]
+        else:
+            del left[: middle + 1]
+    return schemas
 
 
 def greedy_walk(

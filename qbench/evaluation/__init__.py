@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from qbench.evaluation.subject import build_subject as build_subject
     from qbench.evaluation.subject import refuse_overlap as refuse_overlap
     from qbench.evaluation.sweep import SweepPlan as SweepPlan
+    from qbench.evaluation.sweep import sweep_cell as sweep_cell
     from qbench.evaluation.sweep import sweep_cells as sweep_cells
     from qbench.evaluation.versus_backend import NotedSamples as NotedSamples
     from qbench.evaluation.versus_backend import compare_until_differing as compare_until_differing

@@ -151,22 +151,31 @@ def sweep_cells(
     """
     cells = plan.cells
     last = {schema.name: place for place, (_, schema) in enumerate(cells) if schema is not None}
-    for place, (backend, schema) in enumerate(cells):
-        empty = SweepCell(
-            backend=backend.name,
-            schema=FP32 if schema is None else schema.name,
-            made=made[place],
-        )
+    for place, (_, schema) in enumerate(cells):
         if place in kept:
             yield kept[place]
         elif is_over():
             reason = "the budget was used up before it"
+            empty = _empty(plan, place, made[place])
             yield replace(empty, state=SweepState.NOT_MEASURED, reason=reason)
         else:
-            yield _swept(plan, backend, schema, empty)
+            yield sweep_cell(plan, place, made[place])
         if schema is not None and last[schema.name] == place:
             for one in plan.backends:
                 plan.shared.forget(schema, one.capabilities)
+
+
+def sweep_cell(plan: SweepPlan, place: int, made: Mapping[str, str]) -> SweepCell:
+    """The result of the cell of ``plan`` at ``place``, which is of what ``made`` says; what it
+    cannot do is the reason in it.
+    """
+    return _swept(plan, *plan.cells[place], _empty(plan, place, made))
+
+
+def _empty(plan: SweepPlan, place: int, made: Mapping[str, str]) -> SweepCell:
+    backend, schema = plan.cells[place]
+    name = FP32 if schema is None else schema.name
+    return SweepCell(backend=backend.name, schema=name, made=made)
 
 
 def _swept(

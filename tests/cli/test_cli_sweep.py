@@ -555,6 +555,38 @@ def test_mixtures_are_cells_and_files_that_eval_takes(blobs_files, qbench):
     assert [path.read_text() for path in paths] == texts
 
 
+@pytest.mark.slow
+def test_a_search_for_a_drop_measures_each_mixture_once(blobs_files, qbench):
+    command = (
+        "sweep", "net.onnx", *DATA, "--backend", "ort-cpu-noopt", "--schema",
+        "w2a8_asym_pt,w8a8_asym_pc", "--mixed", "4", "--mixed-drop", "0.5", "--json",
+    )  # fmt: skip
+    code, out, err = qbench(*command)
+    assert code == 0, err
+    cells = {cell["schema"]: cell for cell in json.loads(out)["cells"]}
+    mixtures = [name for name in cells if "_mixed" in name]
+    assert 1 <= len(mixtures) <= 4
+    assert 100 * cells["w2a8_asym_pt"]["loss"] > 0.5
+    (said,) = (line for line in err.splitlines() if "the coarsest that loses at most" in line)
+    best = said.rpartition("+")[2]
+    assert 100 * cells[best]["loss"] <= 0.5
+    written = Path("sweep-net.jsonl").read_text().splitlines()[-len(cells) :]
+    assert len({json.loads(line)["schema"] for line in written}) == len(cells)
+    code, out, err = qbench(*command, "--resume")
+    assert code == 0, err
+    again = json.loads(out)["cells"]
+    assert {cell["schema"] for cell in again if cell["kept"]} == set(cells)
+
+
+def test_a_search_for_a_drop_needs_a_metric_with_a_loss(blobs_files, qbench):
+    code, _, err = qbench(
+        "sweep", "net.onnx", *DATA, "--backend", "ort-cpu-noopt", "--metrics", "sqnr", "--schema",
+        "w4a8_asym_pc,w8a8_asym_pc", "--mixed", "2", "--mixed-drop", "1",
+    )  # fmt: skip
+    assert code == 2
+    assert "--mixed-drop with 'sqnr', a distance to fp32" in err
+
+
 @pytest.mark.parametrize(
     ("options", "found"),
     [
@@ -563,6 +595,11 @@ def test_mixtures_are_cells_and_files_that_eval_takes(blobs_files, qbench):
         ((*DATA[2:], "--mixed", "0"), "--mixed 0"),
         (("--mixed", "2"), "--mixed without --calib"),
         (("--mixed-cost", "bytes"), "--mixed-cost without --mixed"),
+        (("--mixed-drop", "1"), "--mixed-drop without --mixed"),
+        (
+            (*DATA[2:], "--mixed", "2", "--mixed-drop", "1", "--budget", "1m"),
+            "--mixed-drop with --budget",
+        ),
     ],
 )
 def test_mixtures_that_make_no_sense_are_refused(blobs_files, qbench, options, found):

@@ -1,5 +1,6 @@
 """Mixtures of precisions: the order of steps, and schemas that plan what was chosen."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from qbench.diagnosis import mixed_schemas
 from qbench.diagnosis.mixed import COSTS, Weight, greedy_walk
 from qbench.errors import InputError
 from qbench.evaluation import SubjectArtifacts, build_subject
-from qbench.quantization import Role, get_schema
+from qbench.quantization import Role, Schema, get_schema
 from qbench.storage import Cache
 
 A, B, C = ("model", "a"), ("model", "b"), ("model", "c")
@@ -94,3 +95,61 @@ def test_no_mixture_has_the_graphs_of_a_width_or_of_another_one(
     schemas = (*widths, *mixed_schemas(shared, widths, backend, points=100).schemas)
     digests = {shared.quantized(one, backend.capabilities).digest for one in schemas}
     assert len(digests) == len(schemas)
+
+
+@pytest.mark.slow
+def test_a_mixture_that_leaves_everything_in_float_is_no_point(shared: SubjectArtifacts) -> None:
+    backend = get_backend("ort-cpu-noopt")
+    widths = [get_schema("w4a8_asym_pc"), get_schema("w8a8_asym_pc")]
+    found = mixed_schemas(shared, widths, backend, points=8).schemas
+    for schema in found:
+        plans = shared.quantized(schema, backend.capabilities).plans
+        assert any(plan.quantized_units for plan in plans.values()), schema.name
+
+
+@pytest.mark.slow
+def test_the_first_step_that_is_good_enough_is_found_by_halving(
+    shared: SubjectArtifacts,
+) -> None:
+    backend = get_backend("ort-cpu-noopt")
+    widths = [get_schema("w4a8_asym_pc"), get_schema("w8a8_asym_pc")]
+    order = mixed_schemas(shared, widths, backend, points=100).schemas
+
+    def digest(schema: Schema) -> str:
+        return shared.quantized(schema, backend.capabilities).digest
+
+    for first in (0, 5, len(order) - 1):
+        good, measured = {digest(one) for one in order[first:]}, []
+
+        def accepts(schema: Schema, good=good, measured=measured) -> bool:
+            measured.append(schema)
+            return digest(schema) in good
+
+        found = mixed_schemas(shared, widths, backend, points=100, accepts=accepts).schemas
+        assert list(found) == measured[2:]
+        assert digest(order[first]) in {digest(one) for one in found}
+        assert len(found) <= math.ceil(math.log2(len(order) + 1))
+
+
+@pytest.mark.slow
+def test_no_unit_is_finer_than_a_width_that_is_good_enough_as_a_whole(
+    shared: SubjectArtifacts,
+) -> None:
+    backend = get_backend("ort-cpu-noopt")
+    widths = [get_schema("w4a8_asym_pc"), get_schema("w8a8_asym_pc")]
+    found = mixed_schemas(shared, widths, backend, points=8, accepts=lambda one: one is widths[1])
+    assert found.schemas
+    for schema in found.schemas:
+        plan = shared.quantized(schema, backend.capabilities).plans["model"]
+        assert not plan.floats, schema.name
+
+
+@pytest.mark.slow
+def test_nothing_is_mixed_where_the_coarsest_width_is_good_enough(
+    shared: SubjectArtifacts,
+) -> None:
+    widths = [get_schema("w4a8_asym_pc"), get_schema("w8a8_asym_pc")]
+    found = mixed_schemas(
+        shared, widths, get_backend("ort-cpu-noopt"), points=8, accepts=lambda _: True
+    )
+    assert found.schemas == ()

@@ -3,6 +3,7 @@ weight.
 """
 
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
@@ -15,6 +16,7 @@ from qbench.backends import get_backend
 from qbench.calibration import calibrate
 from qbench.errors import QbenchError, UnsupportedError
 from qbench.evaluation.artifacts import Quantized, prepare_runners
+from qbench.graph import Capabilities, Form
 from qbench.quantization import make_plan, quantize_model, read_plan
 
 
@@ -100,3 +102,39 @@ def test_files_with_blocks_of_two_bits_are_read_and_run(name: str, low: int) -> 
                 pytest.skip(f"this ONNX Runtime has no operator set 25: {error.found}")
             raise
         np.testing.assert_allclose(found, x @ real, rtol=1e-4, atol=1e-4)
+
+
+@dataclass
+class Refusing:
+    """An engine of weights of int8 and data of uint8 that has no operator for any graph."""
+
+    name: str = "refusing"
+    capabilities: Capabilities = field(
+        default_factory=lambda: Capabilities(
+            forms=frozenset({Form.QDQ}),
+            weight_qtypes=frozenset({"int8"}),
+            integer_products=frozenset({("uint8", "int8")}),
+        )
+    )
+
+    def prepare(self, model: object, **_: object) -> None:
+        raise UnsupportedError(
+            "Writing it", found="no operator", expected="one", remedy="Choose another backend."
+        )
+
+
+def test_a_constant_factor_of_a_type_of_data_is_not_named_as_a_weight() -> None:
+    model = model_of(
+        "float[N,4] x",
+        "float[N,2] z",
+        "s = Mul(x, c)\n z = MatMul(s, u)",
+        c=np.array(0.25, np.float32),
+        u=weights(0, 4, 2),
+    )
+    plan = make_plan(model, calibrate(model, [feeds_of(model)]), "w8a8_asym_pc")
+    graphs = {"model": quantize_model(model, plan)}
+    constants = [str(one.name) for one in graphs["model"].graph.initializers.values()]
+    assert any(name.startswith("c_quantized") for name in constants)
+    with ExitStack() as stack, pytest.raises(UnsupportedError) as caught:
+        prepare_runners(Refusing(), graphs, stack, threads=1)
+    assert caught.value.found == "no operator"
