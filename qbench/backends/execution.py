@@ -11,7 +11,7 @@ from qbench.backends.feeds import FeedCheck
 from qbench.backends.protocol import Array, Closing, Executed, Feeds
 from qbench.backends.refusals import batch_refusal
 from qbench.errors import QbenchError
-from qbench.graph import kept_type, node_key, origin_of, with_shapes
+from qbench.graph import node_key, origin_of, with_shapes
 
 _Held = TypeVar("_Held")
 
@@ -66,10 +66,7 @@ def executed_as_written(model: ir.Model, device: str) -> dict[str, Executed]:
         if value is not None
     )
     typed = model if is_typed else with_shapes(model)
-    found = {
-        node_key(node): Executed(_precision(node), device, keeps=kept_type(node))
-        for node in typed.graph
-    }
+    found = {node_key(node): Executed(_precision(node), device) for node in typed.graph}
     products = {
         origin_of(node): found[node_key(node)]
         for node in typed.graph

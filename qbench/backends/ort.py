@@ -491,8 +491,6 @@ def fused_arithmetic(processor: str, *, precise: bool) -> str | None:
 _MADE = re.compile(r"(?:_nchwc|_token_\d+|/MatMulAddFusion)+$")
 """What the engine appends to the name of the node that a new one replaces."""
 _FUSED = "fused "
-_ATTENTION = "GroupQueryAttention"
-"""Keeps what it attends to, in codes where it says so."""
 _QUANTIZES_ITSELF = frozenset({"DynamicQuantizeMatMul", "DynamicQuantizeLSTM"})
 """Operators that take floats and multiply integers, of the type of their weight."""
 _RESULT_POINT = {"QuantizeLinear": 2, "QLinearConv": 7, "QLinearMatMul": 7, "QGemm": 8}
@@ -540,7 +538,7 @@ def _collect(
         how = Executed(ir.DataType(computed).numpy().name if computed else "", "cpu")
         if how.precision == "float32" and _rounds_data(node):
             how = Executed("int8", "cpu", rounds_data=True)
-        found.setdefault(key, replace(how, keeps=_kept_type(node)))
+        found.setdefault(key, how)
         if node.op_type in INTEGER_PRODUCTS:
             found[origins.get(key, key)] = how
         for attribute in node.attribute:
@@ -558,15 +556,6 @@ def _rounds_data(node: Any) -> bool:  # noqa: ANN401 - a message of onnx
     return known.get(ATTRIBUTE) == ROUNDING and rounds_data(
         known.get("bits", 4), known["block_size"]
     )
-
-
-def _kept_type(node: Any) -> str:  # noqa: ANN401 - a message of onnx
-    """The type of the codes in which attention keeps keys and values; empty: it keeps none."""
-    known = {one.name: one for one in node.attribute} if node.op_type == _ATTENTION else {}
-    if "k_quant_type" not in known or known["k_quant_type"].s in (b"", b"NONE"):
-        return ""
-    bits = known["kv_cache_bit_width"].i if "kv_cache_bit_width" in known else 8
-    return f"int{bits}"
 
 
 def _result_type(node: Any, types: Mapping[str, int], first: int) -> int:  # noqa: ANN401 - a message of onnx

@@ -40,15 +40,12 @@ class Executed:
         rounds_data: whether the graph has reals there, which the engine rounds to that type itself.
         is_summed: whether it is a product of floats of few bits, or of blocks, that is summed in
             the accumulator which an arithmetic declares.
-        keeps: the type of the codes in which it keeps keys and values from run to run, such as
-            ``int8``; empty: it keeps none in codes.
     """
 
     precision: str
     device: str
     rounds_data: bool = False
     is_summed: bool = False
-    keeps: str = ""
 
     @property
     def in_integers(self) -> bool:

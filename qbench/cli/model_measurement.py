@@ -318,18 +318,14 @@ def _has_quantized_products(model: "ir.Model") -> bool:
 
 def _with_cache(alone: "Measurement", graphs: "Sequence[ir.Model]") -> "Measurement":
     """``alone``, with what the cache of ``graphs`` holds, and what else they quantize."""
-    from qbench.evaluation import Quantized, cache_words, stored_by_engine
-    from qbench.graph import kept_type
+    from qbench.evaluation import Quantized, cache_words
     from qbench.quantization import read_plan
 
     named = {str(place): graph for place, graph in enumerate(graphs)}
     read = Quantized(named, {name: read_plan(graph) for name, graph in named.items()})
-    cache = cache_words(read)
-    if cache and any(kept_type(node) for graph in graphs for node in graph.graph):
-        cache = stored_by_engine(cache)
     return replace(
         alone,
-        cache=cache,
+        cache=cache_words(read),
         integer_macs=read.integer_macs,
         weight_macs=read.weight_macs if read.is_of_weights_alone else None,
     )

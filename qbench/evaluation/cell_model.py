@@ -8,7 +8,7 @@ from qbench.errors import UnsupportedError
 from qbench.evaluation.artifacts import Quantized
 from qbench.evaluation.request import Request
 from qbench.evaluation.rewriting import rewrite_note, rewrite_quantized
-from qbench.graph import constant_bytes, values_by_name
+from qbench.graph import constant_bytes, kept_type, values_by_name
 from qbench.judging import Calibrated
 from qbench.number_text import counted
 from qbench.storage import digest_plain, plain
@@ -92,16 +92,17 @@ def model_of(request: Request) -> CellModel:
 
 
 def cache_words(quantized: Quantized) -> str:
-    """What a decoder keeps in codes, in words: ``8 keys and values in int8``; or empty."""
+    """What a decoder keeps in codes, in words, and whether an operator stores the codes themselves:
+    ``8 keys and values in int8, stored so by the engine``; or empty.
+    """
     from qbench.quantization import cached_types
 
     count, types = cached_types(quantized.plans.values())
-    return f"{count} keys and values in {types}" if count else ""
-
-
-def stored_by_engine(words: str) -> str:
-    """``words`` of a cache whose codes the engine itself keeps."""
-    return f"{words}, stored so by the engine"
+    if not count:
+        return ""
+    words = f"{count} keys and values in {types}"
+    nodes = (node for model in quantized.models.values() for node in model.graph)
+    return f"{words}, stored so by the engine" if any(map(kept_type, nodes)) else words
 
 
 def _quantized(request: Request) -> Quantized | None:

@@ -27,7 +27,6 @@ class ExecutedShare:
         unplanned: products that were run in integers and are float in the plan.
         summed_types: names of the types of floats of few bits all products of which were summed in
             a declared accumulator.
-        kept: types of codes in which the engine itself keeps keys and values.
     """
 
     share: float | None = None
@@ -35,7 +34,6 @@ class ExecutedShare:
     rounded: tuple[str, ...] = ()
     unplanned: tuple[str, ...] = ()
     summed_types: frozenset[str] = frozenset()
-    kept: frozenset[str] = frozenset()
 
 
 def executed_share(runners: Mapping[str, Executor], quantized: Quantized) -> ExecutedShare:
@@ -43,7 +41,6 @@ def executed_share(runners: Mapping[str, Executor], quantized: Quantized) -> Exe
     total = sum(plan.macs for plan in quantized.plans.values())
     integer, left, rounded, unplanned = 0, [], [], []
     summed: dict[str, bool] = {}
-    kept: set[str] = set()
     for graph, plan in quantized.plans.items():
         try:
             found = executed_by(runners[graph])
@@ -51,7 +48,6 @@ def executed_share(runners: Mapping[str, Executor], quantized: Quantized) -> Exe
             return ExecutedShare()
         if plan.macs and not any(found[node].precision for node in found.keys() & plan.node_macs):
             return ExecutedShare()
-        kept.update(one.keeps for one in found.values() if one.keeps)
         for name, is_summed in _float_operands(plan, found):
             summed[name] = summed.get(name, True) and is_summed
         for node, macs in plan.node_macs.items():
@@ -83,7 +79,6 @@ def executed_share(runners: Mapping[str, Executor], quantized: Quantized) -> Exe
         ),
         unplanned=tuple(unplanned),
         summed_types=frozenset(name for name, all_summed in summed.items() if all_summed),
-        kept=frozenset(kept),
     )
 
 

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.backends import Backend, HasRuleDigests, Recorded, as_backend, get_backend
 from qbench.errors import require_count, require_type
 from qbench.evaluation.artifacts import SubjectArtifacts
-from qbench.evaluation.cell_model import (
-    NO_MODEL,
-    CellModel,
-    model_of,
-    refuse_slow,
-    stored_by_engine,
-)
+from qbench.evaluation.cell_model import NO_MODEL, CellModel, model_of, refuse_slow
 from qbench.evaluation.cell_run import CellRun, read_run, run_cell
 from qbench.evaluation.changed_samples import changed_samples, note_float_run
 from qbench.evaluation.evidence import collect_evidence
@@ -233,15 +227,11 @@ def _measured(request: Request) -> Measurement:
 
 def _facts(model: CellModel, run: CellRun) -> dict[str, Any]:
     """Those of ``model``, with the types of floats among the simulated ones that ``run`` did not
-    sum as its arithmetic declares it, and with what of the cache its engine keeps in codes.
+    sum as its arithmetic declares it.
     """
-    facts = dict(model.facts)
-    simulated = [
-        name for name in facts.get("simulated", ()) if name not in run.executed.summed_types
-    ]
-    if run.executed.kept and facts.get("cache"):
-        facts["cache"] = stored_by_engine(facts["cache"])
-    return facts | {"simulated": tuple(simulated)}
+    simulated = model.facts.get("simulated", ())
+    left = tuple(name for name in simulated if name not in run.executed.summed_types)
+    return {**model.facts, "simulated": left}
 
 
 def _repeated(

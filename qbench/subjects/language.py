@@ -25,7 +25,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.errors import InputError
-from qbench.graph import cache_slot
+from qbench.graph import cache_slot, is_mover
 from qbench.metrics import (
     PADDING,
     AnswerKind,
@@ -45,6 +45,7 @@ _FREE = -1
 _ENCODER = "encoder"
 """In the name of an input: an encoder made it of the document."""
 _INTEGERS = (ir.DataType.INT64, ir.DataType.INT32)
+_LOOKUPS = ("Gather", "GatherBlockQuantized")
 _BLOCK = 1 << 20
 """Logits that are ranked at once."""
 
@@ -87,10 +88,12 @@ class DecoderForm:
             window takes them as they are.
         one_token: whether a run takes one token alone.
         dtypes: numpy's types of the inputs of whole numbers that are not int64, by name.
+        words: tokens of the vocabulary; None: the graph does not say it.
     """
 
     tokens: str
     logits: str
+    words: int | None = None
     dtypes: Mapping[str, str] = field(default_factory=dict)
     mask: str | None = None
     positions: str | None = None
@@ -160,7 +163,26 @@ def decoder_form(
         given=held,
         one_token=(named.shape is not None and len(named.shape) == 2)
         or (ids.shape is not None and ids.shape[-1] == 1),
+        words=_words(ids, named),
     )
+
+
+def _words(tokens: ir.Value, logits: ir.Value) -> int | None:
+    """Rows of the table that ``tokens`` are looked up in, else the scores of one token; None:
+    neither has a fixed size.
+    """
+    moved = [tokens]
+    for value in moved:
+        for use in value.uses():
+            node = use.node
+            if use.idx == 1 and node.op_type in _LOOKUPS and node.inputs[0] is not None:
+                rows = _sizes(node.inputs[0])[:1]
+                if rows and rows[0] != _FREE:
+                    return rows[0]
+            elif use.idx == 0 and (node.op_type == "Cast" or is_mover(node)):
+                moved.append(node.outputs[0])
+    scores = _sizes(logits)[-1:]
+    return scores[0] if scores and scores[0] != _FREE else None
 
 
 def with_nothing_kept(
@@ -494,8 +516,7 @@ class CausalLanguageModel:
             tokens, ids = each.tokens, each.ids
             first = self._first(tokens.shape[1])
             _require_window(tokens, max(3, first + 1), ids[0], doing)
-            for row, sample in zip(tokens, ids, strict=True):
-                _require_known(row, None, sample, doing)  # an engine counts −1 from the end
+            _require_all_known(each, self.form, doing)
             rows: list[list[tuple[Array, ...]]] = [[] for _ in ids]
             text = _Text(runner, self.form, ids, each.given, doing)
             for start, logits in self._logits(text, tokens):
@@ -566,6 +587,14 @@ def _require_whole_numbers(tokens: Array, sequence: str, data: str) -> None:
             expected="whole numbers, the ids of tokens",
             remedy="Cut the text into tokens by the tokenizer of the model, and store the ids.",
         )
+
+
+def _require_all_known(windows: _Windows, form: DecoderForm, doing: str) -> None:
+    """Check every token before an engine reads it: one counts −1 from the end, another reads what
+    is behind the table.
+    """
+    for row, sample in zip(windows.tokens, windows.ids, strict=True):
+        _require_known(row, form.words, sample, doing)
 
 
 def _require_known(tokens: Array, words: int | None, sample: str, doing: str) -> None:
@@ -670,6 +699,7 @@ class GreedyText:
         for each in _windows(samples, self.form, self.sequence, self.length, self.batch):
             tokens, places = each.tokens, each.places
             _require_window(tokens, 3, each.ids[0], doing)
+            _require_all_known(each, self.form, doing)
             text = _Text(runner, self.form, each.ids, each.given, doing)
             given = tokens[:, : window_context(tokens.shape[1]) - 1]
             running = np.ones(len(places), np.bool_)

@@ -104,6 +104,17 @@ def test_a_cache_that_the_engine_keeps_is_written_and_measured(decoder, qbench):
     assert "is in floats" in err
 
 
+def test_a_cache_that_the_engine_keeps_beside_weights_is_called_so_with_a_reference(
+    decoder, qbench
+):
+    command = ("quantize", "decoder.onnx", "--calib", "others.npz", "--form", "gqa")
+    assert qbench(*command, "--schema", "w8_sym_pc_kv8h", "-o", "kept.onnx")[0] == 0
+    for reference in ((), ("--fp32", "decoder.onnx")):
+        code, out, err = qbench("eval", "kept.onnx", *reference, "--data", "windows.npz")
+        assert code == 0, err
+        assert "2 keys and values in int8, stored so by the engine" in out
+
+
 @pytest.mark.parametrize(
     ("form", "held"), [("qdq", "in int4"), ("gqa", "in int4, stored so by the engine")]
 )

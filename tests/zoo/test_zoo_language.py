@@ -376,13 +376,28 @@ def test_windows_that_cannot_be_scored_are_one_sentence(
     assert named in caught.value.found
 
 
-@pytest.mark.parametrize(("first", "named"), [(-1, "token -1"), (0.5, "float64 in 'input_ids'")])
+@pytest.mark.parametrize(
+    ("first", "named"),
+    [(-1, "token -1"), (0.5, "float64 in 'input_ids'"), (SIZE.words, f"token {SIZE.words}")],
+)
+@pytest.mark.parametrize("writes", [False, True])
 def test_ids_that_no_vocabulary_has_are_refused_where_nothing_is_scored(
-    first: float, named: str, plain: Any, tmp_path: Path
+    first: float, named: str, writes: bool, plain: Any, tmp_path: Path
 ) -> None:
+    model, runner = plain
+    task = GreedyText(form=decoder_form(model)) if writes else causal_lm(model)
     with pytest.raises(InputError) as caught:
-        answered(plain, windows(tmp_path, (6, 6), first=first))
+        task.answer({"model": runner}, windows(tmp_path, (6, 6), first=first))
     assert named in caught.value.found
+
+
+@pytest.mark.parametrize("scores", [SIZE.words, SIZE.words - 4, "words"])
+def test_a_vocabulary_has_the_rows_of_the_table_that_tokens_are_looked_up_in(scores: Any) -> None:
+    model = build_decoder(arrays(), SIZE)
+    model.graph.outputs[0].shape = ir.Shape(["N", "T", scores])
+    assert decoder_form(model).words == SIZE.words
+    model.graph.inputs[0].replace_all_uses_with(ir.val("other", ir.DataType.INT64))
+    assert decoder_form(model).words == (None if scores == "words" else scores)
 
 
 def test_data_without_tokens_is_one_sentence(plain: Any, tmp_path: Path) -> None:

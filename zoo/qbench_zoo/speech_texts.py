@@ -131,6 +131,7 @@ def whisper_form(size: WhisperSize | None = None) -> DecoderForm:
     return DecoderForm(
         tokens="token",
         logits="logits",
+        words=size.words,
         cache=tuple(
             CachedValue(
                 f"{role}_{layer}",
