@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from qbench.graph.attention_operators import ATTENTIONS, attention_macs
 from qbench.graph.ops import OPERATORS, PRODUCTS, Kind
 from qbench.graph.query import node_key
 from qbench.graph.shapes import fixed_batch, shapes_alone
@@ -21,10 +22,7 @@ def node_macs(model: ir.Model) -> dict[str, int]:
     samples = fixed_batch(model) or 1
     counts = {}
     for node in ir.traversal.RecursiveGraphIterator(shaped.graph):
-        if (node.domain == "" and node.op_type in _COUNTED) or (
-            node.domain,
-            node.op_type,
-        ) in _OF_THE_ENGINE:
+        if (node.domain == "" and node.op_type in _COUNTED) or _named(node) in _OF_THE_ENGINE:
             counts[node_key(node)] = -(-_macs(node) // samples)
     return counts
 
@@ -32,12 +30,19 @@ def node_macs(model: ir.Model) -> dict[str, int]:
 _RECURRENCES = frozenset(row.name for row in OPERATORS.values() if row.kind is Kind.RECURRENCE)
 _RECURRENT = _RECURRENCES | {"DynamicQuantizeLSTM"}
 _COUNTED = PRODUCTS | _RECURRENCES | {row.dynamic for row in OPERATORS.values() if row.dynamic}
-_OF_THE_ENGINE = frozenset(
-    {("com.microsoft", "DynamicQuantizeLSTM"), ("com.microsoft", "MatMulNBits")}
-)
+_OF_THE_ENGINE = ATTENTIONS | {
+    ("com.microsoft", "DynamicQuantizeLSTM"),
+    ("com.microsoft", "MatMulNBits"),
+}
+
+
+def _named(node: ir.Node) -> tuple[str, str]:
+    return node.domain, node.op_type
 
 
 def _macs(node: ir.Node) -> int:
+    if _named(node) in ATTENTIONS:
+        return attention_macs(node)
     first, second, output = _dims(node.inputs[0]), _dims(node.inputs[1]), _dims(node.outputs[0])
     match node.op_type:
         case "Conv" | "ConvInteger":

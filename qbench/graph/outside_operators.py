@@ -23,6 +23,7 @@ import onnx_ir as ir
 
 from qbench.errors import InputError
 from qbench.extension import Catalogue, Extension, installed_extensions
+from qbench.graph.attention_operators import attention_shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +192,8 @@ def _plain(attribute: ir.Attr) -> object:
     return attribute.value
 
 
-# Shapes through operators from outside, which onnx's inference does not know.
+# Shapes through operators from outside, and through ONNX Runtime's attention, which onnx's
+# inference does not know.
 #
 # One without a shape rule is replaced by an Identity of its first input; a shape rule is called as
 # soon as everything before the node is known.
@@ -226,19 +228,27 @@ def ask_rules(model: ir.Model, light: ir.Model) -> bool:
     asked = False
     for graph, other in zip(model.graphs(), light.graphs(), strict=True):
         for node, same in zip(graph, other, strict=True):
-            operator = outside_operator(node)
-            if operator is None or operator.shape is None or node.outputs[0].shape is not None:
-                continue
             first = node.inputs[0] if node.inputs else None
-            if first is None or any(
-                value is not None and value.shape is None for value in node.inputs
-            ):
+            if first is None or node.outputs[0].shape is not None:
                 continue
-            dims = operator.shape(tuple(_dims(value) for value in node.inputs))
+            dims = _ruled(node)
+            if dims is None:
+                continue
             for value in (node.outputs[0], same.outputs[0]):
                 value.shape, value.type = ir.Shape(dims), first.type
             asked = True
     return asked
+
+
+def _ruled(node: ir.Node) -> Dims | None:
+    """The shape of the first result by a rule; None: there is none, or an input is not known."""
+    operator = outside_operator(node)
+    if operator is None:
+        return attention_shape(node)
+    is_open = any(value is not None and value.shape is None for value in node.inputs)
+    if operator.shape is None or is_open:
+        return None
+    return operator.shape(tuple(_dims(value) for value in node.inputs))
 
 
 def _dims(value: ir.Value | None) -> Dims | None:

@@ -150,6 +150,7 @@ def node_qparams(node: ir.Node) -> QParams | None:
         points = np.broadcast_to(points.reshape(()), scale.shape)
     axis = axis_of(node)
     _check_axis(node, scale, axis, block)
+    _check_blocks(node, scale, axis, block)
     return _made(node, scale, points, qtype, (axis, block or None))
 
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.calibration import Unit, units_of
+from qbench.errors import InputError
 from qbench.graph import (
     Form,
     code_dtype,
@@ -99,6 +100,7 @@ def _weight(node: ir.Node, index: int, *, scale: int, point: int) -> Decision:
     scales, points, codes = _constant(node, scale), _constant(node, point), node.inputs[index]
     if scales is None or codes is None or codes.dtype is None:
         return KeptFloat("its scales are computed")
+    _require_scales(node, scales)
     zeros = np.zeros(scales.shape, np.int64) if points is None else points.astype(np.int64)
     qtype, source = QType.parse(codes.dtype.name.lower()), f"the {node.op_type} '{node_key(node)}'"
     if scales.size == 1:
@@ -115,10 +117,22 @@ def _cache(node: ir.Node, qtype: QType, scale: int) -> Decision:
     scales, source = _constant(node, scale), f"the {node.op_type} '{node_key(node)}'"
     if scales is None:
         return KeptFloat("its scales are computed")
+    _require_scales(node, scales)
     if scales.size == 1:
         return Given(QParams(scales.reshape(()), np.zeros((), np.int64), qtype), source)
     flat = scales.reshape(-1)
     return Given(QParams(flat, np.zeros(flat.shape, np.int64), qtype, axis=1), source)
+
+
+def _require_scales(node: ir.Node, scales: _Array) -> None:
+    wrong = scales[~(np.isfinite(scales) & (scales > 0))]
+    if wrong.size:
+        raise InputError(
+            f"Reading the {node.op_type} '{node_key(node)}'",
+            found=f"a scale of {wrong.flat[0]:g}",
+            expected="finite scales above 0",
+            remedy="Export the model again; as it is, its numbers mean nothing.",
+        )
 
 
 def _raw(node: ir.Node, index: int, *, point: int) -> Decision:

@@ -2,10 +2,11 @@
 
 import numpy as np
 import onnx_ir as ir
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.graph import graph_digest, node_macs
+from qbench.graph import graph_digest, node_macs, with_shapes
 
 
 def net(inputs, nodes, weights):
@@ -109,3 +110,127 @@ def test_a_fixed_batch_costs_a_sample_what_a_free_one_does():
         return node_macs(net({"x": [batch, 3]}, [("MatMul", ["x", "w"], "y", {})], {"w": (3, 5)}))
 
     assert counts(1) == counts(4) == counts("N") == {"node_y": 15}
+
+
+# -- attention as one operator, next to the products of its heads
+
+
+def attention_net(operator, domain, inputs, attributes, outputs=3):
+    values = {
+        name: ir.val(name or "none", ir.DataType.FLOAT, ir.Shape(shape))
+        for name, shape in inputs.items()
+    }
+    fed = [None if name.startswith("_") else values[name] for name in inputs]
+    node = ir.node(operator, fed, attributes, domain=domain, name="attention", num_outputs=outputs)
+    for place, value in enumerate(node.outputs):
+        value.name, value.dtype = f"out{place}", ir.DataType.FLOAT
+    graph = ir.Graph(
+        [value for name, value in values.items() if not name.startswith("_")],
+        node.outputs,
+        nodes=[node],
+        opset_imports={"": 23, "com.microsoft": 1},
+    )
+    return ir.Model(graph, ir_version=10)
+
+
+def products(rows, heads, tokens, read, depth, mixed):
+    """The network of MatMul: Q · Kᵀ and P · V of each head."""
+    model = net(
+        {
+            "q": [rows, heads, tokens, depth],
+            "k": [rows, heads, depth, read],
+            "v": [rows, heads, read, mixed],
+        },
+        [("MatMul", ["q", "k"], "scores", {}), ("MatMul", ["scores", "v"], "y", {})],
+        {},
+    )
+    return sum(node_macs(model).values())
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "attributes", "mixed"),
+    [
+        (
+            "com.microsoft::GroupQueryAttention",
+            {
+                "q": [1, 3, 8],
+                "k": [1, 3, 4],
+                "v": [1, 3, 4],
+                "pk": [1, 1, 5, 4],
+                "pv": [1, 1, 5, 4],
+            },
+            {"num_heads": 2, "kv_num_heads": 1},
+            4,
+        ),
+        (
+            "com.microsoft::GroupQueryAttention",
+            {"q": [1, 3, 16], "_k": [], "_v": [], "pk": [1, 1, 5, 4], "pv": [1, 1, 5, 4]},
+            {"num_heads": 2, "kv_num_heads": 1},
+            4,
+        ),
+        (
+            "com.microsoft::MultiHeadAttention",
+            {"q": [1, 3, 8], "k": [1, 8, 8], "v": [1, 8, 12]},
+            {"num_heads": 2},
+            6,
+        ),
+        (
+            "com.microsoft::MultiHeadAttention",
+            {"q": [1, 3, 8], "k": [1, 2, 8, 4], "v": [1, 2, 8, 4]},
+            {"num_heads": 2},
+            4,
+        ),
+        (
+            "com.microsoft::MultiHeadAttention",
+            {"q": [1, 3, 8], "k": [1, 8, 2, 2, 4]},
+            {"num_heads": 2},
+            4,
+        ),
+        (
+            "com.microsoft::MultiHeadAttention",
+            {"q": [1, 3, 2, 3, 4], "_k": [], "_v": [], "_b": [], "_m": [], "_a": []}
+            | {"pk": [1, 2, 5, 4], "pv": [1, 2, 5, 4]},
+            {"num_heads": 2},
+            4,
+        ),
+        (
+            "::Attention",
+            {"q": [1, 2, 3, 4], "k": [1, 1, 3, 4], "v": [1, 1, 3, 6], "_m": []}
+            | {"pk": [1, 1, 5, 4], "pv": [1, 1, 5, 6]},
+            {},
+            6,
+        ),
+        (
+            "::Attention",
+            {"q": [1, 3, 8], "k": [1, 8, 4], "v": [1, 8, 6]},
+            {"q_num_heads": 2, "kv_num_heads": 1},
+            6,
+        ),
+    ],
+)
+def test_attention_costs_what_its_products_do(operator, inputs, attributes, mixed):
+    domain, _, name = operator.partition("::")
+    model = attention_net(name, domain, inputs, attributes)
+    assert node_macs(model) == {"attention": products(1, 2, 3, 8, 4, mixed)}
+
+
+def test_attention_with_its_weights_costs_their_product_too():
+    inputs = {"x": [1, 3, 10], "w": [10, 24], "_b": [], "_m": [], "past": [2, 1, 2, 5, 4]}
+    model = attention_net("Attention", "com.microsoft", inputs, {"num_heads": 2}, 2)
+    assert node_macs(model) == {"attention": 3 * 10 * 24 + products(1, 2, 3, 8, 4, 4)}
+    inputs = {"x": [1, 3, 10], "w": [10, 28]}
+    sizes = {"num_heads": 2, "qkv_hidden_sizes": [8, 8, 12]}
+    model = attention_net("Attention", "com.microsoft", inputs, sizes, 2)
+    assert node_macs(model) == {"attention": 3 * 10 * 28 + products(1, 2, 3, 3, 4, 6)}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_result_of_grouped_attention_has_the_shape_of_its_heads(packed):
+    whole = {"q": ["N", "T", 8], "k": ["N", "T", 4], "v": ["N", "T", 4]}
+    inputs = {"q": ["N", "T", 16], "_k": [], "_v": []} if packed else whole
+    heads = {"num_heads": 2, "kv_num_heads": 1}
+    model = attention_net("GroupQueryAttention", "com.microsoft", inputs, heads)
+    (node,) = model.graph
+    node.outputs[0].type = None
+    found = with_shapes(model).graph.outputs[0]
+    assert (found.dtype, found.shape) == (ir.DataType.FLOAT, ir.Shape(["N", "T", 8]))

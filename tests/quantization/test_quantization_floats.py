@@ -158,7 +158,9 @@ def test_a_backend_without_the_type_names_one_that_has_it() -> None:
         get_backend("ort-cpu").prepare(planned("wmxfp4_sym_b32")[1])
 
 
-def file_of(scale: np.ndarray[Any, Any], block: int, opset: int = 24) -> ir.Model:
+def file_of(
+    scale: np.ndarray[Any, Any], block: int, opset: int = 24, stored: Any = ml_dtypes.float4_e2m1fn
+) -> ir.Model:
     proto = parser.parse_model(
         f"""<ir_version: 12, opset_import: ["" : {opset}]>
         net (float[N,64] x) => (float[N,8] y) {{
@@ -166,7 +168,7 @@ def file_of(scale: np.ndarray[Any, Any], block: int, opset: int = 24) -> ir.Mode
         [first] y = MatMul(x, r)
         }}"""
     )
-    codes = np.zeros((64, 8), ml_dtypes.float4_e2m1fn)
+    codes = np.zeros((64, 8), stored)
     for name, array in (("q", codes), ("s", scale)):
         proto.graph.initializer.append(numpy_helper.from_array(array, name))
     return ir.from_proto(proto)
@@ -191,6 +193,14 @@ def test_scales_that_mean_nothing_are_one_sentence(
     assert words in refused.value.found
     with pytest.raises(InputError):
         get_backend("integer-ideal").prepare(model)
+
+
+@pytest.mark.parametrize("block", [24, 7])
+def test_blocks_of_integers_that_do_not_divide_are_one_sentence(block: int) -> None:
+    with pytest.raises(InputError) as refused:
+        read_plan(file_of(np.ones((2, 8), np.float32), block, stored=np.int8))
+    assert f"scales of shape (2, 8) for blocks of {block} along axis 0" in refused.value.found
+    assert "ValueError" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", [*WEIGHTS_ALONE, *BOTH, "w4a16", "w8a16_b64", "wf6e3m2_sym_pc"])

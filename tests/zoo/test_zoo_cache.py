@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from qbench.backends import get_backend
 from qbench.calibration import Profile, calibrate
 from qbench.errors import InputError, UnsupportedError
-from qbench.graph import cache_values, kept_type, quantized_cache
+from qbench.graph import cache_values, kept_type, node_macs, quantized_cache
 from qbench.metrics import get_metric, score
 from qbench.numerics import QParams
 from qbench.passes import channels_of_cache, lower_attention, plannable
@@ -443,6 +443,7 @@ def test_the_operator_holds_the_codes_of_the_interpreter(schema: str, kept_heads
     most = 2 ** (int(schema[2]) - 1) - 1
     form = decoder_form(model)
     assert is_quantized(model)
+    assert sum(node_macs(model).values()) == sum(node_macs(decoder(size)).values())
     assert [kept_type(node) for node in model.graph if kept_type(node)] == [f"int{bits}"]
     assert read_plan(model).cached_values.keys() == {one.past for one in form.cache}
     before = {one.past: one.nothing(3) for one in form.cache}
@@ -458,6 +459,34 @@ def test_the_operator_holds_the_codes_of_the_interpreter(schema: str, kept_heads
                 np.testing.assert_array_equal(codes_of(found[one.present], bits), codes, name)
                 reached |= {end for end in (-most, most) if (codes == end).any()}
     assert reached == {-most, most}
+
+
+@pytest.mark.parametrize("backend", ["integer-ideal", "onnx-reference"])
+def test_a_backend_without_the_operator_names_one_that_has_it(
+    backend: str, profile: Profile
+) -> None:
+    model = lower_attention(planned(decoder(), profile, "kv8h")[1])
+    with pytest.raises(UnsupportedError) as caught:
+        get_backend(backend).prepare(model)
+    assert "GroupQueryAttention" in caught.value.found
+    assert "ort-cpu has it" in caught.value.found
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scale", [np.nan, 0.0, -1.0, np.inf])
+def test_scales_of_an_operator_that_mean_nothing_are_one_sentence(
+    scale: float, profile: Profile
+) -> None:
+    model = lower_attention(planned(decoder(), profile, "kv8h")[1])
+    value = model.graph.initializers["present.0.value_scale"]
+    numbers = value.const_value.numpy().copy()
+    numbers[0, 1, 0, 3] = scale
+    value.const_value = ir.tensor(numbers, name=value.name)
+    with pytest.raises(InputError) as caught:
+        read_plan(model)
+    assert caught.value.found == f"a scale of {scale:g}"
+    assert "GroupQueryAttention" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_present_outputs_can_have_any_order(profile: Profile) -> None:

@@ -9,7 +9,7 @@ independent of each other, and intervals draw whole documents.
 import functools
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
@@ -185,4 +185,5 @@ def _form() -> DecoderForm:
 
     size = DecoderSize(words=2, places=2, width=128)
     zeros = {name: np.zeros(shape, np.float32) for name, shape in parameter_shapes(size).items()}
-    return decoder_form(build_decoder(zeros, size), "gloss_decoder")
+    form = decoder_form(build_decoder(zeros, size), "gloss_decoder")
+    return replace(form, words=DecoderSize().words)

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 import onnx
 import onnx_ir as ir
 
-from qbench.graph import constant_value, int_attribute, ints_attribute, word_attribute
+from qbench.graph import (
+    ENGINE_DOMAIN,
+    constant_value,
+    int_attribute,
+    ints_attribute,
+    outside_operator,
+    word_attribute,
+)
 from qbench.interpreter.float_kernels import moving, normalizing, recurrent, windows
 from qbench.interpreter.float_kernels.call import Call, Kernel, Results
 
@@ -339,7 +346,11 @@ _REFUSED = (
 
 
 def refusal(node: ir.Node, opset: int) -> str | None:
-    """Why a node of ONNX's own domain is not computed, by operator and version; None: it is."""
+    """Why a node of ONNX's own domain is not computed, by operator and version, or one of ONNX
+    Runtime's; None: it is, or an extension says it.
+    """
+    if node.domain == ENGINE_DOMAIN and outside_operator(node) is None:
+        return f"{node.op_type} is an operator of ONNX Runtime alone: ort-cpu has it"
     if node.domain:
         return None
     for row in _REFUSED:
