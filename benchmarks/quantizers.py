@@ -279,16 +279,27 @@ def measure_model(model: str, names: list[str], cache: Cache, *, again: bool, tw
 
 
 def carried(before: Result, found: Result) -> Result:
-    """``found`` with the cause that was named and the bytes that were compared ``before``, where
-    the same quantizer gave the same answers.
+    """``found`` with what was known ``before`` and still holds: the cause that was named where the
+    answers are the same, and the bytes that were compared where the same quantizer wrote a file of
+    the same size.
     """
-    if "answers" not in found or before.get("answers") != found["answers"]:
-        return found
-    kept = {"cause": before["cause"]} if "cause" in before else {}
-    note, noted = found["quantizer"], before["quantizer"]
-    if note is not None and noted is not None and note["same_bytes"] is None:
-        kept["quantizer"] = note | {"same_bytes": noted["same_bytes"]}
+    kept = {}
+    if "cause" in before and "answers" in found and before.get("answers") == found["answers"]:
+        kept["cause"] = before["cause"]
+    note = json.loads(json.dumps(found.get("quantizer")))  # a tuple is a list in what was kept
+    noted = before.get("quantizer")
+    if note and noted and all(note[key] == noted[key] for key in _OF_THE_FILE):
+        compared = (note["same_bytes"], noted["same_bytes"])
+        kept["quantizer"] = note | {"same_bytes": next(filter(_is_known, compared), None)}
     return found | kept
+
+
+_OF_THE_FILE = ("versions", "lock", "arguments", "size")
+"""What a file that a quantizer wrote is recognized by, in the note on it."""
+
+
+def _is_known(answer: bool | None) -> bool:
+    return answer is not None
 
 
 def worst_cell(

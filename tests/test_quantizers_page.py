@@ -81,3 +81,20 @@ def test_an_engine_that_is_not_installed_takes_no_number_away(
     monkeypatch.setattr(quantizers, "_measurement", fails)
     quantizers.measure_model(MODEL, [SCHEMA], cache, again=False, twice=False)
     assert quantizers.known_result(cache, MODEL, SCHEMA, "ort-cpu").get("value") == shown
+
+
+@pytest.mark.parametrize(("size", "same"), [(100, True), (101, None)])
+def test_that_two_runs_gave_the_same_bytes_is_known_of_another_computer(quantizers, size, same):
+    """The record has no answers of it."""
+    note = {"versions": {"tool": "1"}, "lock": "0123", "arguments": [], "size": 100}
+    before = {"quantizer": note | {"same_bytes": True}, "older": True}
+    new = {"arguments": (), "size": size, "same_bytes": None}
+    found = {"answers": "kept", "quantizer": note | new}
+    assert quantizers.carried(before, found)["quantizer"]["same_bytes"] is same
+
+
+def test_a_cause_stays_where_the_answers_do(quantizers):
+    found = {"answers": "kept", "quantizer": None}
+    before = {"answers": "kept", "cause": "a node", "quantizer": None}
+    assert quantizers.carried(before, found)["cause"] == "a node"
+    assert "cause" not in quantizers.carried(before | {"answers": "others"}, found)
