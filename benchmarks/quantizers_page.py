@@ -322,7 +322,7 @@ def model_section(model: str, names: list[str], cache: Cache) -> Section:
         lacking += sum(pairs.lacks_answers(s, b) for s in set(known) - set(OURS) for b in backends)
     missing = [f"`{one}`" for one in names if not any(one in known for known in tables.values())]
     if missing:
-        lines += ["", f"Not run: {', '.join(missing)}."]
+        lines += ["", f"Not run, for time: {', '.join(missing)}."]
     return Section(lines, duels, lacking)
 
 
