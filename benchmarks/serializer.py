@@ -22,7 +22,6 @@ from typing import Any, get_type_hints
 import msgspec
 from history_cost import cell
 
-from qbench.tracking.history import decoded_line
 from qbench.tracking.record import (
     CellRecord,
     GateRecord,
@@ -30,6 +29,7 @@ from qbench.tracking.record import (
     known_record,
     record_of_line,
 )
+from qbench.tracking.run_lines import decoded_line
 
 CELLS = 60
 

@@ -71,7 +71,7 @@ def recent_runs(
         for night in [each for each in nights if each.suite == suite][-MOST_RUNS:]
     }
     # a reader of one run holds no lines: they are as large as its file
-    repeated = RepeatedLines() if len(nights) > 1 else None
+    repeated = RepeatedLines(in_order=True) if len(nights) > 1 else None
     runs = tuple(history.each(nights, _Shared(), samples=told, repeated=repeated))
     return Recent(runs, (*history.noticed, *history.clock_notices))
 

@@ -16,7 +16,6 @@ from msgspec import Struct
 from qbench.errors import StoreError
 from qbench.judging import Cell, Outcome
 from qbench.tracking.cell_key import Carried, CellKey
-from qbench.tracking.history import LINE_ERRORS, decoded_line, is_header
 from qbench.tracking.record import (
     CellRecord,
     known_record,
@@ -24,6 +23,7 @@ from qbench.tracking.record import (
     record_of_line,
     release_of,
 )
+from qbench.tracking.run_lines import LINE_ERRORS, decoded_line, is_header
 from qbench.tracking.store import HistoryStore, store_of
 
 

@@ -4,16 +4,12 @@ import contextlib
 import datetime
 import io
 import itertools
-import json
-import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
-
-from msgspec import structs
 
 from qbench.errors import StoreError
 from qbench.storage import json_line
@@ -25,20 +21,17 @@ from qbench.tracking.attempts import (
     other_attempt,
     settled,
 )
-from qbench.tracking.record import (
-    FORMAT,
-    CellRecord,
-    Run,
-    cell_of_line,
-    class_of_releases,
-    is_started_line,
-    known_record,
-    lacking_lines,
-    record_of_line,
-    release_of,
-)
+from qbench.tracking.record import FORMAT, CellRecord, Run
 from qbench.tracking.repeated_lines import RepeatedLines
-from qbench.tracking.sample_lines import SAMPLES_START
+from qbench.tracking.run_lines import (
+    LINE_ERRORS,
+    Keep,
+    RunReading,
+    damaged_text,
+    decoded_line,
+    is_header,
+    reading_notices,
+)
 from qbench.tracking.shards import clock_notices, joined_run, next_start, shard_groups, start_order
 from qbench.tracking.store import (
     FolderStore,
@@ -55,15 +48,10 @@ if TYPE_CHECKING:
 # Two years of nights are a gigabyte: the first line of every run gives the order, and runs are read
 # one at a time, when they are needed.
 
-_FAMILY = FORMAT.partition("/")[0] + "/"
-
 _NO_RUN = (
     "Move it out of the history; if it is a log of lm-eval or Inspect, 'qbench import' writes its "
     "answers, which 'qbench compare' reads."
 )
-
-Keep = Callable[[CellRecord], CellRecord | None]
-"""What a reader keeps of a cell; None: nothing."""
 
 
 def read_run(path: Path, keep: Keep | None = None) -> Run:
@@ -89,21 +77,21 @@ def parse_run(data: bytes, path: Path | str, keep: Keep | None = None) -> Run:
 
 
 def _parsed(
-    lines: Iterable[bytes],
+    blocks: Iterable[bytes],
     name: str,
     keep: Keep | None,
     *,
     samples: bool = False,
     repeated: RepeatedLines | None = None,
 ) -> Run:
-    reading = _Reading(keep, repeated)
-    for line in lines:
-        if line.startswith(SAMPLES_START):  # few readers want them, and they are long
-            reading.samples += [line] if samples or keep is None else []
-        else:
-            reading.take(line)
+    """The run in ``blocks``: lines, or several at once where they are compared in their order."""
+    reading = RunReading(keep, repeated, with_samples=samples or keep is None)
+    in_order = repeated is not None and repeated.in_order
+    take = reading.take_lines if in_order else reading.take
+    for block in blocks:
+        take(block)
     if not reading.header:
-        found = f"no 'run' line with its id, suite and start ({_damaged(reading)})"
+        found = f"no 'run' line with its id, suite and start ({damaged_text(reading)})"
         raise unreadable(name, found, remedy=_NO_RUN)
     return Run(
         header=reading.header,
@@ -115,7 +103,7 @@ def _parsed(
         complete=reading.complete,
         ended=reading.ended,
         damaged=reading.damaged,
-        notices=tuple(_notices(shown_path(name), reading)),
+        notices=tuple(reading_notices(shown_path(name), reading)),
         path=shown_path(name),
     )
 
@@ -316,7 +304,9 @@ class History:
         known = self._known.get(shown_path(name))
         try:
             run = (
-                _parsed(self.store.read(name), name, keep, samples=samples, repeated=repeated)
+                _parsed(
+                    self._blocks(name, repeated), name, keep, samples=samples, repeated=repeated
+                )
                 if known is None
                 else _kept(known, keep)
             )
@@ -325,6 +315,15 @@ class History:
             return None
         self._sentences[name] = list(run.notices)
         return run
+
+    def _blocks(self, name: str, repeated: RepeatedLines | None) -> Iterator[bytes]:
+        """The lines of a run, several at once where the store has them so and they are compared
+        with those of earlier runs.
+        """
+        in_order = repeated is not None and repeated.in_order
+        if in_order and isinstance(self.store, FolderStore):
+            return self.store.blocks(name)
+        return self.store.read(name)
 
     def _first_line(self, name: str) -> Mapping[str, Any] | None:
         """The ``run`` line that a run begins with; None when its first line is another one."""
@@ -366,189 +365,6 @@ def disagreement(other: Run, fuller: Run) -> list[str]:
         f"'{other.path}' has other content for run '{fuller.id}' than '{fuller.path}', which is "
         "used."
     ]
-
-
-@dataclass(slots=True)
-class _Reading:
-    """What the lines read so far hold; ``count``: how many cells, whatever is kept of them."""
-
-    keep: Keep | None = None
-    repeated: RepeatedLines | None = None
-    header: Mapping[str, Any] = field(default_factory=dict)
-    environment: Mapping[str, Any] = field(default_factory=dict)
-    cells: list[CellRecord] = field(default_factory=list)
-    findings: list[Mapping[str, Any]] = field(default_factory=list)
-    samples: list[bytes] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    ended: bool = False
-    damaged: int = 0
-    count: int = 0
-    package: str = ""
-    measured: set[tuple[str, str, str, str]] = field(default_factory=set)
-
-    @property
-    def complete(self) -> bool:
-        """Whether the run is whole, by the lines read so far."""
-        return self.ended and not lacking_lines(self.header, len(self.measured))
-
-    def take(self, text: bytes) -> None:
-        """Add one line; of a type that this qbench does not know, nothing."""
-        try:
-            if self._took_known(text) or is_started_line(text) or text.isspace():
-                return
-            line = decoded_line(text)
-            kind = line["type"]
-            if kind in ("cell", "finding"):
-                cell_of_line(line)
-            if kind == "cell":
-                _check_tables(line)
-            if kind == "run" and not self.header and not is_header(line):
-                raise ValueError("a run line without id, suite and start")
-        except LINE_ERRORS:
-            self.damaged += 1
-            return
-        if kind == "run" and not self.header:
-            self.header = line
-            self.package = release_of(line)[0]
-        elif kind == "environment":
-            self.environment = line
-        elif kind == "cell":
-            self._take_cell(record_of_line(line))
-        elif kind == "finding":
-            self.findings.append(line)
-        elif kind == "note":
-            self.notes.append(str(line.get("text", "")))
-        elif kind == "end":
-            self.ended = True
-
-    def _took_known(self, text: bytes) -> bool:
-        """Take a line of a cell that has exactly the known form; whether it is one."""
-        repeated = None if self.package else self.repeated  # the class of a release is merged
-        repeat = None if repeated is None else repeated.find(text)
-        if repeat is not None:
-            self._count(repeat)
-            self.cells.append(repeat)
-            return True
-        record = known_record(text)
-        if record is None:
-            return False
-        _ = record.cell  # its axes are names
-        kept = self._take_cell(record)
-        if repeated is not None and kept is not None:
-            repeated.remember(text, record, kept)
-        return True
-
-    def _count(self, record: CellRecord) -> None:
-        self.count += 1
-        self.measured.add((record.model, record.backend, record.schema, record.variant))
-
-    def _take_cell(self, record: CellRecord) -> CellRecord | None:
-        """Count the cell; what is kept of it."""
-        self._count(record)
-        if self.package:
-            merged = class_of_releases(record.environment_class, self.package)
-            record = structs.replace(record, environment_class=merged)
-        kept = record if self.keep is None else self.keep(record)
-        if kept is not None:
-            self.cells.append(kept)
-        return kept
-
-
-LINE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""The exceptions that reading a line raises when it is not a record."""
-
-
-def decoded_line(text: bytes) -> dict[str, Any]:
-    """The record in one line.
-
-    Raises:
-        ValueError, TypeError, RecursionError: it is none.
-    """
-    line: dict[str, Any] = _DECODER.decode(text.decode("utf-8-sig"))
-    if type(line) is not dict:
-        raise TypeError("a line that is not a table")
-    if b"\\ud" in text or b"\\uD" in text:
-        # JSON can spell half a character, which no file or page can hold
-        return {_whole_characters(key): _whole_characters(one) for key, one in line.items()}
-    return line
-
-
-def _whole_characters(value: Any) -> Any:  # noqa: ANN401 - a plain value, of whatever kind
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, dict):
-        return {_whole_characters(key): _whole_characters(one) for key, one in value.items()}
-    return [_whole_characters(one) for one in value] if isinstance(value, list) else value
-
-
-def is_header(line: Mapping[str, Any]) -> bool:
-    """Whether ``line`` is a ``run`` line that says what its run is."""
-    return line["type"] == "run" and all(
-        isinstance(line.get(key), str) for key in ("id", "suite", "started")
-    )
-
-
-def _check_tables(line: Mapping[str, Any]) -> None:
-    """Refuse a cell line whose metrics or digests are not tables, as every reader expects.
-
-    Raises:
-        TypeError: metrics or digests are something else.
-    """
-    metrics, digests = line.get("metrics", _EMPTY), line.get("digests", _EMPTY)
-    if type(metrics) is not dict or not all(type(counts) is dict for counts in metrics.values()):
-        raise TypeError("metrics in another form than tables of counts")
-    if type(digests) is not dict or not all(type(digest) is str for digest in digests.values()):
-        raise TypeError("digests in another form than text")
-
-
-_EMPTY: Mapping[str, Any] = {}
-
-
-def _notices(name: str, reading: _Reading) -> Iterator[str]:
-    written = str(reading.header.get("format", "no format"))
-    if written != FORMAT:
-        newer = "a newer qbench" if written.startswith(_FAMILY) else "something else"
-        yield (
-            f"'{name}' was written by {newer} ({written}, not {FORMAT}): what is known here was "
-            "read."
-        )
-    if reading.damaged:
-        cells = f"{reading.count} cell{' is' if reading.count == 1 else 's are'}"
-        yield f"'{name}' has {_damaged(reading)}; the other {cells} kept."
-
-
-def _damaged(reading: _Reading) -> str:
-    return f"{reading.damaged} line{'' if reading.damaged == 1 else 's'} that cannot be read"
-
-
-def _refuse_constant(name: str) -> float:
-    """JSON has no NaN: a line that holds one was not written by us."""
-    raise ValueError(f"{name} ({math.nan}-like) in a record")
-
-
-def _finite(text: str) -> float:
-    """A number as JSON spells it, unless it is beyond what a float can hold."""
-    number = float(text)
-    if number - number != 0:  # faster than math.isfinite, and asked of every number of a history
-        raise ValueError(f"{text[:20]}… in a record")
-    return number
-
-
-def _integer(text: str) -> int:
-    """An integer as JSON spells it, unless it is beyond what a float can hold: every reader
-    divides such numbers.
-    """
-    if len(text) > _SAFE_DIGITS:
-        _finite(text)
-    return int(text)
-
-
-_SAFE_DIGITS = 300
-"""Digits of an integer that is surely below the largest float, 1.8e308."""
-
-_DECODER = json.JSONDecoder(
-    parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer
-)
 
 
 class RunWriter:

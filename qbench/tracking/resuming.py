@@ -17,8 +17,9 @@ from qbench.tracking.attempts import (
     night_of_jobs,
     selected_of,
 )
-from qbench.tracking.history import LINE_ERRORS, History, decoded_line
+from qbench.tracking.history import History
 from qbench.tracking.record import cell_of_line, known_record
+from qbench.tracking.run_lines import LINE_ERRORS, decoded_line
 from qbench.tracking.store import HistoryStore
 
 MOST_DEATHS = 2

@@ -47,13 +47,17 @@ def test_the_newest_of_each_suite_in_order_whatever_the_files_are_called(tmp_pat
 def test_the_older_files_are_not_read_whole(tmp_path, monkeypatch):
     paths = [write(tmp_path, index) for index in range(5)]
     whole = []
-    original = FolderStore.read
+    originals = {name: getattr(FolderStore, name) for name in ("read", "blocks")}
 
-    def read(store, name):
-        yield from original(store, name)
-        whole.append(name)
+    def noting(original):
+        def read(store, name):
+            yield from original(store, name)
+            whole.append(name)
 
-    monkeypatch.setattr(FolderStore, "read", read)
+        return read
+
+    for name, original in originals.items():
+        monkeypatch.setattr(FolderStore, name, noting(original))
     recent_runs(tmp_path, 2)
     assert whole == [str(path) for path in paths[-2:]]
 

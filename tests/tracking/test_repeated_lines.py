@@ -67,6 +67,31 @@ NIGHTS = {
 }
 
 
+def started(**changes):
+    axes = {name: CELL[name] for name in ("suite", "model", "backend", "schema", "variant")}
+    return json_line({"type": "started", **axes, **changes}).encode()
+
+
+def samples(*lost):
+    return json_line({"type": "samples", "model": "m", "lost": lost}).encode()
+
+
+NIGHT = started() + line() + samples("a") + started(model="n") + line(model="n") + samples("b")
+NIGHTS |= {
+    "lines between": [NIGHT] * 3,
+    "other samples": [NIGHT, NIGHT.replace(b'"a"', b'"c"'), NIGHT],
+    "without a line": [NIGHT, NIGHT.replace(samples("a"), b""), NIGHT],
+    "one more line": [NIGHT, NIGHT.replace(samples("a"), samples("a") + b"{}\n"), NIGHT],
+    "a torn end": [NIGHT, NIGHT[:-1], NIGHT[:-3], NIGHT],
+    "a torn cell": [NIGHT, NIGHT[: NIGHT.rindex(line(model="n")) + 150], NIGHT],
+    "two lines in one": [NIGHT, NIGHT.replace(line() + samples("a"), line()[:-1] + samples("a"))],
+    "other seconds": [NIGHT, NIGHT.replace(b"0.25", b"0.5"), NIGHT],
+    "no table of seconds": [NIGHT, NIGHT.replace(b'"inference":0.25}', b'"inference":0.25'), NIGHT],
+    "the other order": [NIGHT, samples("b") + line(model="n") + line() + started(), NIGHT],
+    "lines of Windows": [NIGHT, NIGHT.replace(b"\n", b"\r\n"), NIGHT],
+}
+
+
 def write(folder, nights, **header):
     for place, text in enumerate(nights):
         first = {"type": "run", "format": "qbench-run/1", "id": f"r{place}", "suite": "s"}
@@ -74,20 +99,45 @@ def write(folder, nights, **header):
         (folder / f"r{place}.jsonl").write_bytes(json_line(first).encode() + text)
 
 
+@pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("releases", [{}, {"package": "onnxruntime", "version": "1.20.0"}])
 @pytest.mark.parametrize("nights", NIGHTS.values(), ids=NIGHTS)
-def test_the_runs_are_those_without_repeated_lines(tmp_path, nights, releases):
+def test_the_runs_are_those_without_repeated_lines(tmp_path, nights, releases, in_order):
     write(tmp_path, nights, releases=releases)
     history = History(tmp_path)
+    told = [head.id for head in history.heads][1:]
+    alone = list(history.each(history.heads, lambda record: record, samples=told))
+    repeated = RepeatedLines(in_order=in_order)
+    together = history.each(history.heads, lambda record: record, samples=told, repeated=repeated)
+    assert list(together) == alone
+
+
+@pytest.mark.parametrize("size", [1, 7, 300, 2000])
+def test_the_size_of_the_blocks_that_are_compared_changes_nothing(tmp_path, monkeypatch, size):
+    write(tmp_path, [NIGHT, NIGHT.replace(b"0.25", b"0.5"), NIGHT + line(model="o")[:-9], NIGHT])
+    history = History(tmp_path)
     alone = list(history.each(history.heads, lambda record: record))
-    together = list(history.each(history.heads, lambda record: record, repeated=RepeatedLines()))
-    assert together == alone
+    monkeypatch.setattr("qbench.tracking.store._BLOCK_BYTES", size)
+    together = history.each(
+        history.heads, lambda record: record, repeated=RepeatedLines(in_order=True)
+    )
+    assert list(together) == alone
+
+
+def test_samples_that_are_as_in_the_run_before_are_in_memory_once(tmp_path):
+    write(tmp_path, [NIGHT, NIGHT])
+    history = History(tmp_path)
+    told = [head.id for head in history.heads]
+    first, second = history.each(
+        history.heads, lambda record: record, samples=told, repeated=RepeatedLines(in_order=True)
+    )
+    assert all(one is other for one, other in zip(first.samples, second.samples, strict=True))
 
 
 def test_a_repeated_line_is_not_decoded_and_shares_its_values():
     repeated, first = RepeatedLines(), known_record(line())
     repeated.remember(line(), first, first)
-    again = repeated.find(line(seconds={"inference": 4.0}))
+    (again,) = repeated.find(line(seconds={"inference": 4.0})).cells
     assert again.metrics is first.metrics
     assert (again.seconds, first.seconds) == ({"inference": 4.0}, CELL["seconds"])
     assert repeated.find(line(**hits(6))) is None
