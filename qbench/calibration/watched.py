@@ -11,6 +11,7 @@ import onnx_ir as ir
 from qbench.backends import Array, Feeds
 from qbench.errors import InputError, unknown_name
 from qbench.graph import (
+    GROUP_QUERY,
     PRODUCTS,
     constant_value,
     is_constant,
@@ -147,7 +148,8 @@ def _clip_behind(node: ir.Node) -> ir.Node | None:
 
 
 # The watched values are those that some schema could quantize: every float32 input of the graph,
-# and every float32 result of a unit; constants are known without watching.
+# every float32 result of a unit, and the keys and values that an operator keeps; constants are
+# known without watching.
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +171,10 @@ def watched_values(model: ir.Model, names: Iterable[str] | None = None) -> tuple
     """
     shaped = with_shapes(model)
     batch = batch_of(shaped.graph)
-    results = (
-        [v for unit in units_of(shaped.graph) for v in unit.values]
-        if names is None
-        else _all_results(shaped.graph)
-    )
+    results = _all_results(shaped.graph)
+    if names is None:
+        results = [v for unit in units_of(shaped.graph) for v in unit.values]
+        results += _kept_by_operators(shaped.graph)
     found = {}
     for value in (*shaped.graph.inputs, *results):
         if value.name and value.dtype == ir.DataType.FLOAT and not is_constant(value):
@@ -223,6 +224,11 @@ def dimensions(value: ir.Value) -> list[int | str | None]:
     if value.shape is None:
         return []
     return [dim if isinstance(dim, int) else dim.value for dim in value.shape]
+
+
+def _kept_by_operators(graph: ir.Graph) -> list[ir.Value]:
+    nodes = [node for node in graph if node.op_type == GROUP_QUERY]
+    return [value for node in nodes for value in node.outputs[1:]]
 
 
 def _all_results(graph: ir.Graph) -> list[ir.Value]:

@@ -262,14 +262,21 @@ def in_form(model: "ir.Model", form: str) -> "tuple[ir.Model, dict[str, str]]":
     """The QDQ ``model`` in ``form``, and the nodes that stay float in it though they read
     integers, with the reason.
     """
-    from qbench.passes import declined, lower_attention, lower_blocks, lower_to_qoperator
+    from qbench.passes import (
+        declined,
+        lower_attention,
+        lower_blocks,
+        lower_to_qoperator,
+        require_codes_inside,
+    )
 
+    if form == "gqa":
+        return lower_attention(model), {}
+    require_codes_inside(model)
     if form == "qdq":
         return model, {}
     if form == "nbits":
         return lower_blocks(model)
-    if form == "gqa":
-        return lower_attention(model), {}
     lowered = lower_to_qoperator(model)
     return lowered, declined(lowered)
 

@@ -573,6 +573,7 @@ class SubjectArtifacts:
         """The graphs under ``schema`` for a backend of these capabilities; equal capabilities
         share them.
         """
+        from qbench.passes import require_codes_inside
         from qbench.quantization import adjusted_on_samples, insert_qdq
 
         if schema.made_by is not None:
@@ -582,6 +583,8 @@ class SubjectArtifacts:
             graphs = self.planned(schema.canonical)
             plans = self._plans(schema, capabilities, graphs)
             models = {name: insert_qdq(model, plans[name]) for name, model in graphs.items()}
+            for model in models.values():
+                require_codes_inside(model)
             if schema.bias_correction or schema.fits_weights:
                 feeds = self.calibration_feeds
                 models = {

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from qbench.passes.pipeline import Pipeline as Pipeline
     from qbench.passes.pipeline import parse_pipeline as parse_pipeline
     from qbench.passes.qdq.attention_operator import lower_attention as lower_attention
+    from qbench.passes.qdq.attention_operator import require_codes_inside as require_codes_inside
     from qbench.passes.qdq.block_operators import lower_blocks as lower_blocks
     from qbench.passes.registry import catalogue as catalogue
     from qbench.passes.registry import standard_pipeline as standard_pipeline

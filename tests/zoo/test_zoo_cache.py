@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 
 from qbench.backends import get_backend
 from qbench.calibration import Profile, calibrate
+from qbench.cli.quantize import in_form
 from qbench.errors import InputError, UnsupportedError
 from qbench.graph import cache_values, kept_type, node_macs, quantized_cache
 from qbench.metrics import get_metric, score
@@ -598,6 +599,103 @@ def test_a_decoder_of_another_shape_is_one_sentence(
     written = planned(model, profile, schema)[1] if schema else model
     with pytest.raises(UnsupportedError) as caught:
         lower_attention(written)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# -- graphs that come with that operator, in floats
+
+
+GROUPED = replace(SIZE, width=64, layers=1)
+"""Of 16 numbers a head, as the operator rotates no fewer."""
+
+
+def grouped_decoder(*, rotates: bool = False) -> ir.Model:
+    """The decoder with the operator in floats."""
+    model = written_with_the_operator("kv4t", GROUPED)[2]
+    (node,) = (one for one in model.graph if one.op_type == "GroupQueryAttention")
+    for name in ("k_quant_type", "v_quant_type", "kv_cache_bit_width"):
+        del node.attributes[name]
+    node.resize_inputs(9)
+    if rotates:
+        turns = np.outer(np.arange(SIZE.places), 10.0 ** -np.arange(GROUPED.depth // 2))
+        for place, array in enumerate((np.cos(turns), np.sin(turns)), 7):
+            name = f"turns{place}"
+            tensor = ir.tensor(array.astype(np.float32), name=name)
+            value = ir.val(name, tensor.dtype, tensor.shape, const_value=tensor)
+            model.graph.initializers[name] = value
+            node.replace_input_with(place, value)
+        node.attributes["do_rotary"] = ir.AttrInt64("do_rotary", 1)
+    of_cache = [one for one in model.graph.inputs if "past" in str(one.name)]
+    for value in (*of_cache, *model.graph.outputs[1:]):
+        value.type = ir.TensorType(ir.DataType.FLOAT)
+        value.shape = ir.Shape([*value.shape[:-1], GROUPED.depth])
+    return model
+
+
+def grouped_pairs(model: ir.Model, schema: str, tokens: Any = TOKENS[:1, :2]) -> Any:
+    chosen = get_schema(schema)
+    pipeline = chosen.canonical
+    profile = calibrate(model, [feeds(tokens, of=model)], channels=True, pipeline=pipeline)
+    plan = make_plan(model, profile, chosen)
+    return plan, insert_qdq(plannable(model, pipeline), plan)
+
+
+@pytest.mark.slow_but(2)
+@pytest.mark.parametrize("rotates", [True, False])
+@pytest.mark.parametrize("schema", ["kv8h", "kv4c", "kv8c", "kv8t", "kv4t", "kv4h"])
+def test_an_operator_in_floats_gets_the_codes_that_its_floats_have(
+    schema: str, rotates: bool
+) -> None:
+    model = grouped_decoder(rotates=rotates)
+    plan, pairs = grouped_pairs(model, schema)
+    written = lower_attention(pairs)
+    bits, form = int(schema[2]), decoder_form(written)
+    assert [kept_type(one) for one in written.graph if kept_type(one)] == [f"int{bits}"]
+    assert read_plan(written).cached_values.keys() == {one.past for one in form.cache}
+    tokens = TOKENS[:1]
+    (real,) = run(model, feeds(tokens, of=model))
+    past = None
+    with BACKEND.prepare(written) as executor:
+        for step in (tokens[:, :7], tokens[:, 7:8], tokens[:, 8:]):
+            past = executor.run(feeds(step, past, of=written))
+    assert past is not None
+    assert np.abs(past["logits"] - real["logits"][:, 8:]).max() > 1e-4
+    for (name, qparams), one in zip(plan.cached_values.items(), form.cache, strict=True):
+        half = 1 << (bits - 1)
+        is_narrow = bits == 8 and not (rotates and "key" in one.present)
+        exact = np.rint(real[one.present] / levels(qparams, GROUPED.kept_heads)[None])
+        expected = np.clip(exact, is_narrow - half, half - 1).astype(np.int64)
+        assert (np.abs(exact) > half).any() or schema == "kv4t"  # of which two tokens are enough
+        np.testing.assert_array_equal(codes_of(past[one.present], bits), expected, name)
+
+
+def test_pairs_behind_an_operator_in_floats_are_no_form_of_their_own() -> None:
+    _, pairs = grouped_pairs(grouped_decoder(), "kv8h")
+    for form in ("qdq", "nbits", "qoperator"):
+        with pytest.raises(UnsupportedError, match="--form gqa") as caught:
+            in_form(pairs, form)
+        assert "GroupQueryAttention" in caught.value.found
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "edit", "words"),
+    [
+        ("w8_sym_pc", (), "'present.0.key' is in floats"),
+        ("kvf8e4m3h", (), "in other codes than integers"),
+        ("kv8h", (is_read, "past_key_values.0.key", "ReduceMax"), "reads 'past_key_values.0.key'"),
+        ("kv8h", (is_read, "past_key_values.0.value", "Shape"), "how many numbers"),
+    ],
+)
+def test_what_an_operator_in_floats_cannot_keep_is_one_sentence(
+    schema: str, edit: tuple[Any, ...], words: str
+) -> None:
+    pairs = grouped_pairs(grouped_decoder(), schema)[1]
+    for change, *names in [edit] if edit else []:
+        change(pairs, *names)
+    with pytest.raises(UnsupportedError) as caught:
+        lower_attention(pairs)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -12,11 +12,26 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.errors import UnsupportedError
-from qbench.graph import ENGINE_DOMAIN, node_key, origin_of, set_origin
+from qbench.graph import (
+    ENGINE_DOMAIN,
+    GROUP_QUERY,
+    int_attribute,
+    node_key,
+    origin_of,
+    set_origin,
+    stored_codes,
+)
 from qbench.passes.canonical.cleanup import RemoveDead
 from qbench.passes.contract import LOSSY, Effect
 from qbench.passes.editing import NameScope, add_constant, take_place
-from qbench.passes.qdq.causal_attention import Attention, Kept, OtherShapeError, attentions
+from qbench.passes.qdq.causal_attention import (
+    Attention,
+    Grouped,
+    Kept,
+    OtherShapeError,
+    attentions,
+    grouped_attentions,
+)
 from qbench.passes.run import rewrite
 
 #     y, present key, present value
@@ -31,7 +46,9 @@ from qbench.passes.run import rewrite
 # made by limits of k. Source: docs/ContribOperators.md of ONNX Runtime 1.31, and single runs of it.
 
 _Array = npt.NDArray[Any]
-OPERATOR = "GroupQueryAttention"
+OPERATOR = GROUP_QUERY
+_FIRST_SCALE = 12
+"""The input of the scales of keys; those of values are the next one."""
 _MULTIPLE = 8
 """A head has so many numbers, or several times as many."""
 _STORED = {4: ir.DataType.UINT8, 8: ir.DataType.INT8}
@@ -56,8 +73,10 @@ class LowerAttention:
     def run(self, model: ir.Model) -> bool:
         """Lower every attention; True."""
         try:
-            found = attentions(model.graph)
-            stored = [_stored(one) for one in found]
+            grouped = grouped_attentions(model.graph)
+            found = [] if grouped else attentions(model.graph)
+            both = [_stored(one.key, one.value) for one in grouped]
+            stored = [_stored(one.key, one.value) for one in found]
         except OtherShapeError as error:
             raise UnsupportedError(
                 f"Writing '{model.graph.name}' with {OPERATOR}",
@@ -67,6 +86,8 @@ class LowerAttention:
                 remedy="Write it as Q/DQ pairs, which hold the same codes.",
             ) from error
         writer = _Writer(model)
+        for other, (bits, mode) in zip(grouped, both, strict=True):
+            writer.keep(other, bits, mode)
         for one, (bits, mode) in zip(found, stored, strict=True):
             writer.write(one, bits, mode)
         model.graph.opset_imports.setdefault(ENGINE_DOMAIN, 1)
@@ -86,14 +107,33 @@ def lower_attention(model: ir.Model) -> ir.Model:
     return rewrite(model, (LowerAttention(), RemoveDead()))
 
 
-def _stored(one: Attention) -> tuple[int, str]:
+def require_codes_inside(model: ir.Model) -> None:
+    """Check that attention of ``model``, QDQ, reads keys and values as they are kept.
+
+    Raises:
+        UnsupportedError: a GroupQueryAttention in floats has Q and DQ behind it, so that it would
+            read those of its own run before they are rounded.
+    """
+    for one in stored_codes(model.graph):
+        maker = None if one.quantized is None else one.quantized.producer()
+        if maker is not None and maker.op_type == OPERATOR:
+            raise UnsupportedError(
+                f"Writing '{model.graph.name}' with Q and DQ",
+                found=f"the {OPERATOR} '{node_key(maker)}', which reads the keys and values of "
+                "a run before they are rounded behind it",
+                expected="the codes inside the operator",
+                remedy="Write it with 'qbench quantize --form gqa', and give that file and "
+                "--fp32 to 'qbench eval'.",
+            )
+
+
+def _stored(key: Kept, value: Kept) -> tuple[int, str]:
     """The bits of a stored code and the word for its scales, of key and value alike."""
-    both = (one.key, one.value)
-    name = one.key.present.name
+    both, name = (key, value), key.present.name
     sizes = {(kept.heads, kept.numbers) for kept in both}
-    if len(sizes) > 1 or one.key.numbers % _MULTIPLE:
+    if len(sizes) > 1 or key.numbers % _MULTIPLE:
         raise OtherShapeError(
-            f"heads of '{name}' with {one.key.numbers} and {one.value.numbers} numbers, which are "
+            f"heads of '{name}' with {key.numbers} and {value.numbers} numbers, which are "
             f"no equal multiples of {_MULTIPLE}"
         )
     found = {(_bits(kept), _MODES[kept.scales.size == 1]) for kept in both}
@@ -124,15 +164,14 @@ class _Writer:
         if self._lengths is None:
             self._lengths = self._counted(last, key)
         scales = [self._scales(kept) for kept in (key, value)]
-        given = [one.query, self._limited(last, key, bits), self._limited(last, value, bits)]
+        given = [one.query]
+        given += [self._limited(last, kept, kept.flat, bits) for kept in (key, value)]
         given += [key.past, value.past, *self._lengths]
         attributes = [
             ir.AttrInt64("num_heads", one.heads),
             ir.AttrInt64("kv_num_heads", key.heads),
             ir.AttrFloat32("scale", 1.0),
-            ir.AttrString("k_quant_type", mode),
-            ir.AttrString("v_quant_type", mode),
-            ir.AttrInt64("kv_cache_bit_width", bits),
+            *_quantizing(bits, mode),
         ]
         rest: list[ir.Value | None] = [None] * 5  # rotations, places, biases, sinks
         name = self._nodes.fresh(f"{node_key(last)}_attention")
@@ -153,11 +192,24 @@ class _Writer:
         real, *stored = node.outputs
         real.type = one.result.type
         take_place(one.result, real)
-        codes = ir.TensorType(_STORED[bits])
         for kept, new in zip((one.key, one.value), stored, strict=True):
-            for value in (kept.past, kept.present):
-                value.type, value.shape = codes, _shape(value, kept.numbers * bits // 8)
-            take_place(kept.present, new)
+            _keep_codes(kept, new, bits)
+
+    def keep(self, one: Grouped, bits: int, mode: str) -> None:
+        """The codes inside the operator that is there. A key that it rotates is limited by the
+        ends of the operator alone, as are keys and values that come in one input with queries.
+        """
+        node = one.node
+        rotates = bool(int_attribute(node, "do_rotary", 0))
+        node.resize_inputs(max(len(node.inputs), _FIRST_SCALE + 2))
+        for place, kept in enumerate((one.key, one.value)):
+            flat = node.inputs[1 + place]
+            if flat is not None and not (rotates and kept is one.key):
+                node.replace_input_with(1 + place, self._limited(node, kept, flat, bits))
+            node.replace_input_with(_FIRST_SCALE + place, self._scales(kept))
+            _keep_codes(kept, node.outputs[1 + place], bits)
+        for attribute in _quantizing(bits, mode):
+            node.attributes[attribute.name] = attribute
 
     def _counted(self, at: ir.Node, key: Kept) -> tuple[ir.Value, ir.Value]:
         """S + T − 1, one for each text (N,), and S + T (1,), both int32."""
@@ -170,12 +222,12 @@ class _Writer:
         rows = self._node(at, "Shape", [key.flat], start=0, end=1)
         return self._node(at, "Expand", [last, rows]), total
 
-    def _limited(self, at: ir.Node, kept: Kept, bits: int) -> ir.Value:
-        """Its numbers, so that their codes end where those of ``kept`` do."""
-        value, half = kept.flat, 1 << (bits - 1)
+    def _limited(self, at: ir.Node, kept: Kept, flat: ir.Value, bits: int) -> ir.Value:
+        """``flat`` (N, T, K·d), so that its codes end where those of ``kept`` do."""
+        value, half = flat, 1 << (bits - 1)
         for operator, code, end in (("Max", kept.lowest, -half), ("Min", kept.highest, half - 1)):
             if code != end:
-                name = f"{kept.flat.name}_{operator.lower()}"
+                name = f"{flat.name}_{operator.lower()}"
                 limit = (np.float32(code) * kept.scales).astype(np.float32)
                 value = self._node(
                     at, operator, [value, add_constant(self._graph, name, limit, self._values)]
@@ -198,6 +250,24 @@ class _Writer:
         set_origin(node, origin_of(at))
         self._graph.insert_before(at, node)
         return node.outputs[0]
+
+
+def _quantizing(bits: int, mode: str) -> tuple[ir.Attr, ...]:
+    """The attributes of an operator that keeps codes."""
+    return (
+        ir.AttrString("k_quant_type", mode),
+        ir.AttrString("v_quant_type", mode),
+        ir.AttrInt64("kv_cache_bit_width", bits),
+    )
+
+
+def _keep_codes(kept: Kept, new: ir.Value, bits: int) -> None:
+    """Let past and present of ``kept`` hold codes, and ``new`` be the present."""
+    codes = ir.TensorType(_STORED[bits])
+    for value in (kept.past, kept.present):
+        value.type, value.shape = codes, _shape(value, kept.numbers * bits // 8)
+    new.type, new.shape = codes, kept.present.shape
+    take_place(kept.present, new)
 
 
 def _shape(value: ir.Value, stored: int) -> ir.Shape | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations  # help() shows npt.NDArray, and not the union behind it
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +12,15 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.graph import (
+    GROUP_QUERY,
     CacheValue,
     cache_slot,
     cache_values,
     clip_of_codes,
     constant_value,
+    input_at,
     int_attribute,
+    kept_type,
     node_key,
     node_qparams,
 )
@@ -132,22 +136,16 @@ def _attention(
         np.array_equal(shared, near) and np.array_equal(same, near),
         f"heads that are no neighbours share '{name}'",
     )
-    query, order = _before(scores.inputs[0], (_N, _T, heads * key.numbers))
-    _require(_is_apart(order, heads), f"what multiplies '{name}' is no row of {heads} heads")
+    rows = _rows(heads * key.numbers)
+    query, order = _before(scores.inputs[0], rows)
+    is_apart = np.array_equal(order, _apart(rows, heads))
+    _require(is_apart, f"what multiplies '{name}' is no row of {heads} heads")
     return Attention(query, key, value, heads, _together(mixed, heads, key.numbers))
 
 
 def _kept(one: CacheValue, past: ir.Value, present: ir.Value) -> Kept:
     """How ``one`` is kept."""
-    shape = () if past.shape is None else tuple(past.shape)
-    _require(len(shape) == 4, f"'{past.name}' is not (n, heads, tokens, numbers)")
-    heads, numbers = shape[1], shape[3]
-    _require(
-        isinstance(heads, int) and isinstance(numbers, int),
-        f"how many heads and numbers '{past.name}' has is open",
-    )
-    assert isinstance(heads, int)
-    assert isinstance(numbers, int)
+    heads, numbers = _sizes_of(past)
     maker = present.producer()
     if maker is None or maker.op_type != "Concat" or list(maker.inputs) != [past, one.value]:
         raise OtherShapeError(f"'{present.name}' is no Concat of '{past.name}' and what is new")
@@ -156,28 +154,93 @@ def _kept(one: CacheValue, past: ir.Value, present: ir.Value) -> Kept:
         f"'{present.name}' is a Concat along another axis than that of tokens",
     )
     _require_past_alone(past, maker)
-    dequantize, movers = _moved_from(one.value)
+    rows = _rows(heads * numbers)
+    codes = _codes(one.value, str(present.name), rows, _apart(rows, heads))
+    return Kept(past=past, present=present, heads=heads, numbers=numbers, **codes)
+
+
+def _sizes_of(past: ir.Value) -> tuple[int, int]:
+    """The heads and the numbers of one."""
+    shape = () if past.shape is None else tuple(past.shape)
+    _require(len(shape) == 4, f"'{past.name}' is not (n, heads, tokens, numbers)")
+    heads, numbers = shape[1], shape[3]
+    if not (isinstance(heads, int) and isinstance(numbers, int)):
+        raise OtherShapeError(f"how many heads and numbers '{past.name}' has is open")
+    return heads, numbers
+
+
+def _codes(value: ir.Value, name: str, given: _Array, kept: _Array) -> dict[str, Any]:
+    """How ``value``, which is kept as ``name``, was quantized: fields of a ``Kept``.
+
+    Args:
+        given, kept: the places of the same numbers before they are moved, and where they are kept;
+            a place in the last axis of (N, T, K·d) is its channel.
+    """
+    dequantize, movers = _moved_from(value)
     quantize = _quantizer(dequantize)
     if dequantize is None or quantize is None:
-        raise OtherShapeError(f"'{present.name}' is in floats")
+        raise OtherShapeError(f"'{name}' is in floats")
     qparams, limits = node_qparams(quantize), clip_of_codes(quantize)
     if qparams is None:
-        raise OtherShapeError(f"'{present.name}' is kept in other codes than integers")
-    _require(not qparams.zero_point.any(), f"'{present.name}' has a zero point")
-    flat, order = _before(quantize.inputs[0], (_N, _T, heads * numbers))
+        raise OtherShapeError(f"'{name}' is kept in other codes than integers")
+    _require(not qparams.zero_point.any(), f"'{name}' has a zero point")
+    flat, order = _before(quantize.inputs[0], given)
     stored = order
     for node in movers:
         stored = _moved(node, stored)
-    _require(_is_apart(stored, heads), f"'{present.name}' is no row of {heads} heads")
+    _require(np.array_equal(stored, kept), f"'{name}' is no row of {kept.shape[1]} heads")
     lowest, highest = qparams.qtype.qmin, qparams.qtype.qmax
     if limits is not None:
         ends = [constant_value(end) for end in limits.inputs[1:3]]
         lowest, highest = (int(end.reshape(())) for end in ends if end is not None)
     scales = qparams.scale.reshape(-1)
     if scales.size > 1:
+        count = kept.shape[1] * kept.shape[3]
         channel = np.moveaxis(order, qparams.axis or 0, 0).reshape(len(scales), -1)
-        scales = _by_channel(scales, channel % (heads * numbers), heads * numbers)
-    return Kept(flat, past, present, scales, lowest, highest, heads, numbers)
+        scales = _by_channel(scales, channel % count, count)
+    return {"flat": flat, "scales": scales, "lowest": lowest, "highest": highest}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouped:
+    """A GroupQueryAttention in floats behind which Q and DQ round what it keeps."""
+
+    node: ir.Node
+    key: Kept
+    value: Kept
+
+
+def grouped_attentions(graph: ir.Graph) -> list[Grouped]:
+    """Those of ``graph``, in its order; empty: it has no GroupQueryAttention in floats.
+
+    Raises:
+        OtherShapeError: one keeps floats, or other codes, or something else reads what it keeps.
+        InputError: past and present do not match.
+    """
+    nodes = [node for node in graph if node.op_type == GROUP_QUERY and not kept_type(node)]
+    cache = {one.past: one for one in cache_values(graph) if one.past is not None} if nodes else {}
+    found = []
+    for node in nodes:
+        both = [_behind(graph, node, index, cache) for index in (1, 2)]
+        found.append(Grouped(node, *both))
+    return found
+
+
+def _behind(
+    graph: ir.Graph, node: ir.Node, index: int, cache: Mapping[ir.Value, CacheValue]
+) -> Kept:
+    """How result ``index`` of ``node`` is kept."""
+    past, words = input_at(node, index + 2), f"the {node.op_type} '{node_key(node)}'"
+    if past is None or past not in cache or len(node.outputs) <= index:
+        raise OtherShapeError(f"{words} has no past among the inputs, or no present")
+    present = _output(graph, cache[past])
+    heads, numbers = _sizes_of(past)
+    _require_past_alone(past, node)
+    apart = _apart(_rows(heads * numbers), heads)
+    codes = _codes(present, str(present.name), apart, apart)
+    _require(codes["flat"] is node.outputs[index], f"'{present.name}' is not what {words} keeps")
+    _only_reader(node.outputs[index])
+    return Kept(past=past, present=present, heads=heads, numbers=numbers, **codes)
 
 
 def _require_past_alone(past: ir.Value, concat: ir.Node) -> None:
@@ -221,8 +284,10 @@ def _moved_from(value: ir.Value) -> tuple[ir.Node | None, list[ir.Node]]:
     return (maker if maker is not None and maker.op_type == "DequantizeLinear" else None), movers
 
 
-def _before(value: ir.Value | None, shape: tuple[int, ...]) -> tuple[ir.Value, _Array]:
-    """What ``value`` was before it was moved, and the places of its numbers, of ``shape`` there."""
+def _before(value: ir.Value | None, given: _Array) -> tuple[ir.Value, _Array]:
+    """What ``value`` was before it was moved, and where the numbers at the places ``given`` there
+    are now.
+    """
     movers: list[ir.Node] = []
     while value is not None and (maker := value.producer()) is not None:
         if maker.op_type not in _MOVERS:
@@ -231,16 +296,20 @@ def _before(value: ir.Value | None, shape: tuple[int, ...]) -> tuple[ir.Value, _
         value = maker.inputs[0]
     if value is None:
         raise OtherShapeError("an operand is missing")
-    places: _Array = np.arange(np.prod(shape)).reshape(shape)
+    places = given
     for node in movers:
         places = _moved(node, places)
     return value, places
 
 
-def _is_apart(places: _Array, heads: int) -> bool:
-    """Whether ``places`` are of (N, T, heads · d) with heads apart, (N, heads, T, d)."""
-    whole = np.arange(places.size).reshape(_N, _T, heads, -1)
-    return np.array_equal(places, whole.transpose(0, 2, 1, 3))
+def _rows(width: int) -> _Array:
+    """Places of (N, T, width)."""
+    return np.arange(_N * _T * width).reshape(_N, _T, width)
+
+
+def _apart(rows: _Array, heads: int) -> _Array:
+    """``rows`` (N, T, heads · d) with heads apart, (N, heads, T, d)."""
+    return rows.reshape(_N, _T, heads, -1).transpose(0, 2, 1, 3)
 
 
 def _moved(node: ir.Node, places: _Array) -> _Array:
