@@ -21,12 +21,12 @@ from qbench.cli.options import (
     read_samples,
     with_ranges_by_hand,
 )
-from qbench.cli.printing import print_json, put
+from qbench.cli.printing import print_json, put, say
 from qbench.errors import InputError
+from qbench.number_text import counted
 
 if TYPE_CHECKING:
     import numpy as np
-    import onnx_ir as ir
 
     from qbench.graph import FitSettings, Fitter
     from qbench.quantization import FittedModel
@@ -114,6 +114,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         QbenchError: the model, the samples, the schema or the method is wrong or missing, or they
             do not fit together.
     """
+    from qbench.evaluation import fed_arrays
     from qbench.graph import save_model
     from qbench.quantization import fit_model, insert_qdq, ranges_text
     from qbench.storage import write_text
@@ -134,10 +135,14 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     )
     labels = _labels(arguments, samples) if arguments.labels else None
     graph = only_graph(network)
+    feeds = fed_arrays(network, samples, f"Fitting '{arguments.model}'")
+    count = len(next(iter(feeds.values())))
+    if count != len(samples):
+        _tell_shapes(arguments, count, len(samples))
     fitter = _fitter(arguments.method)  # last: its extra is large, and no use to a wrong input
     done = fit_model(
         graph,
-        _feeds(graph, samples),
+        feeds,
         schema,
         fitter,
         _settings(arguments),
@@ -151,7 +156,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         write_text(Path(arguments.save_ranges), ranges_text(done.ranges, notes))
     if arguments.save_float:
         save_model(done.model, arguments.save_float)
-    _print(arguments, done, len(samples))
+    _print(arguments, done, count)
     return ExitCode.FINE
 
 
@@ -215,14 +220,21 @@ def _settings(arguments: argparse.Namespace) -> "FitSettings":
     )
 
 
-def _feeds(graph: "ir.Model", samples: "Samples") -> "Feeds":
-    """Graph input → all samples along the first axis."""
-    import numpy as np
+def _tell_shapes(arguments: argparse.Namespace, count: int, samples: int) -> None:
+    """Say that ``count`` rows are fitted on, where the task makes others than ``samples``.
 
-    from qbench.subjects import with_nothing_kept
-
-    batches = list(with_nothing_kept(graph, samples.batches()))
-    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+    Raises:
+        InputError: labels are fitted to, one for each sample.
+    """
+    found = f"{counted(samples, 'sample')} that the task feeds in other numbers or several shapes"
+    if arguments.labels:
+        raise InputError(
+            f"Fitting '{arguments.model}' by labels",
+            found=found,
+            expected="samples that are fed as they are, one label for each",
+            remedy="Leave --labels out: the aim is then what the float model gives.",
+        )
+    say(f"note: {found}: fitted on {count} of the most frequent shape")
 
 
 def _labels(arguments: argparse.Namespace, samples: "Samples") -> "np.ndarray[Any, Any]":

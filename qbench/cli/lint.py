@@ -108,24 +108,24 @@ def _quantized(arguments: argparse.Namespace) -> "ir.Model":
 
 def _quantized_here(arguments: argparse.Namespace) -> "ir.Model":
     from qbench.backends import get_backend
-    from qbench.calibration import calibrate
+    from qbench.evaluation import profile_of
     from qbench.quantization import is_quantized, make_plan, quantize_model
-    from qbench.subjects import only_graph, read_graph, with_nothing_kept
+    from qbench.subjects import only_graph, read_graph
 
     schema = choose_own_schema(arguments.schema, f"Reading '{arguments.model}'")
     capabilities = get_backend(arguments.backend).capabilities if arguments.backend else None
+    taken = None
     if arguments.data:
-        network, samples = read_samples(
+        taken = read_samples(
             arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache)
         )
-        model = only_graph(network)
-        batches = with_nothing_kept(model, samples.batches())
+        model = only_graph(taken[0])
     elif schema.needs_profile:
         raise _mistake(
             arguments, "--schema without --data", "samples to take ranges from", "Name both."
         )
     else:
-        model, batches = read_graph(arguments.model), None
+        model = read_graph(arguments.model)
     if is_quantized(model):
         raise _mistake(
             arguments,
@@ -134,10 +134,8 @@ def _quantized_here(arguments: argparse.Namespace) -> "ir.Model":
             "Leave it out.",
         )
     profile = None
-    if batches is not None:
-        profile = calibrate(
-            model, batches, pipeline=schema.canonical, channels=schema.wants_channels
-        )
+    if taken is not None:
+        profile = profile_of(*taken, pipeline=schema.canonical, channels=schema.wants_channels)
     plan = make_plan(model, profile, schema, capabilities=capabilities)
     refuse_idle_rules(schema.name, arguments.model, plan.idle_rules)
     return quantize_model(model, plan)

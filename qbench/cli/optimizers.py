@@ -108,12 +108,12 @@ def _examine(arguments: argparse.Namespace) -> ExitCode:
 
 def _feeds(arguments: argparse.Namespace, model: "ir.Model") -> "Feeds":
     """One batch, of the size that the user asked for or that the graph has."""
+    from qbench.evaluation import fed_batches
     from qbench.graph import fixed_batch
-    from qbench.subjects import with_nothing_kept
 
     count = AtMost(fixed_batch(model) or 0) or arguments.count
-    _, samples = read_samples(arguments.model, arguments.data, count, choose_cache(arguments.cache))
-    return next(with_nothing_kept(model, samples.batches()))
+    taken = read_samples(arguments.model, arguments.data, count, choose_cache(arguments.cache))
+    return next(fed_batches(*taken))
 
 
 def _print(arguments: argparse.Namespace, report: "OptimizerReport") -> None:

@@ -182,16 +182,15 @@ class _Runtime:
 
 
 def _batches(arguments: argparse.Namespace) -> "Iterator[Feeds]":
-    from qbench.subjects import read_graph, with_nothing_kept
+    from qbench.evaluation import fed_batches
+    from qbench.subjects import read_graph
 
-    model = read_graph(arguments.model)
     if arguments.data:
-        _, samples = read_samples(
-            arguments.model, arguments.data, arguments.count, choose_cache(None)
+        yield from fed_batches(
+            *read_samples(arguments.model, arguments.data, arguments.count, choose_cache(None))
         )
-        yield from with_nothing_kept(model, samples.batches())
     else:
-        yield _random(arguments, model)
+        yield _random(arguments, read_graph(arguments.model))
 
 
 def _random(arguments: argparse.Namespace, model: "ir.Model") -> "Feeds":

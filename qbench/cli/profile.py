@@ -19,13 +19,12 @@ from qbench.cli.options import (
     draw_values,
     read_samples,
 )
-from qbench.cli.printing import print_json, put
+from qbench.cli.printing import print_json, put, say
+from qbench.number_text import counted
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from qbench.calibration import Profile
-    from qbench.subjects import Samples
+    from qbench.subjects import Samples, ZooModel
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -74,9 +73,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         QbenchError: the model or the data is wrong, or a value is not finite (the sample is named);
             a profile to add or to check is of another model, or of other samples.
     """
-    from qbench.calibration import Profile, calibrate, equal_width_text
+    from qbench.calibration import Profile, equal_width_text
+    from qbench.evaluation import profile_of
     from qbench.storage import write_text
-    from qbench.subjects import only_graph, with_nothing_kept
 
     if arguments.bins is not None:
         equal_width_text({}, Path(arguments.bins))  # refuses a suffix before, not after, the work
@@ -85,18 +84,18 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     network, samples = read_samples(
         arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache)
     )
-    model = only_graph(network)
     if arguments.check is not None:
-        return _check(arguments, model, samples)
-    profile = calibrate(
-        model,
-        with_nothing_kept(model, samples.batches()),
-        # those of two files add up, whatever they count from
-        sample_ids=[f"{samples.data}/{name}" for name in samples.ids],
+        return _check(arguments, network, samples)
+    profile = profile_of(
+        network,
+        samples,
         threads=arguments.threads,
         pipeline=arguments.canonical,
         channels=arguments.channels,
     )
+    if profile.rows != len(samples):
+        fed = f"the task feeds {counted(len(samples), 'sample')} as {profile.rows}"
+        say(f"note: {fed}, which the profile counts")
     for other in added:
         profile = profile.merge(other)
     profile.dump(arguments.output)
@@ -114,16 +113,16 @@ def _check_files(arguments: argparse.Namespace) -> None:
     )
 
 
-def _check(arguments: argparse.Namespace, model: "ir.Model", samples: "Samples") -> ExitCode:
+def _check(arguments: argparse.Namespace, network: "ZooModel", samples: "Samples") -> ExitCode:
     from qbench.calibration import Profile, data_of
+    from qbench.evaluation import fed_batches
     from qbench.graph import graph_digest
     from qbench.passes import canonicalize
-    from qbench.subjects import with_nothing_kept
+    from qbench.subjects import only_graph
 
-    profile = Profile.load(arguments.check)
+    profile, model = Profile.load(arguments.check), only_graph(network)
     profile.require_graph(graph_digest(canonicalize(model, arguments.canonical)), arguments.model)
-    batches = with_nothing_kept(model, samples.batches())
-    profile.require_data(data_of(model, batches), arguments.data)
+    profile.require_data(data_of(model, fed_batches(network, samples)), arguments.data)
     return _tell(arguments, arguments.check, profile)
 
 

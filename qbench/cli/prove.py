@@ -150,7 +150,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         QbenchError: the suite or a name is wrong, no cell is green without a fault, or a file
             cannot be read or written.
     """
-    table, is_complete = _found(arguments)
+    table = _found(arguments)
     if arguments.json:
         from qbench.reporting import proof_facts
 
@@ -159,22 +159,21 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         _print_table(table)
     if arguments.report:
         _write_report(table, Path(arguments.report))
-    return _code(table) if is_complete else ExitCode.INCOMPLETE
+    return _code(table)
 
 
-def _found(arguments: argparse.Namespace) -> "tuple[ProofTable, bool]":
-    """The table, and whether all workers ended."""
-    if arguments.merge:
-        return _merged(arguments), True
-    if not (arguments.cluster or arguments.executor):
-        _check_alone(arguments)
-        return _proven(arguments), True
-    _check(arguments)
-    options = _options(arguments)
-    lines, is_complete = prove_on_workers(arguments, options)
+def _found(arguments: argparse.Namespace) -> "ProofTable":
+    """The table of new trials, here or on workers, or of those in files."""
     from qbench.tracking import join_proof
 
-    return _table(arguments, lines, join_proof(lines).pending), is_complete
+    if arguments.merge:
+        return _merged(arguments)
+    if not (arguments.cluster or arguments.executor):
+        _check_alone(arguments)
+        return _proven(arguments)
+    _check(arguments)
+    lines, lacking = prove_on_workers(arguments, _options(arguments))
+    return _table(arguments, lines, join_proof(lines).pending, lacking)
 
 
 def _reports(arguments: argparse.Namespace) -> dict[str, str | None]:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 def prove_on_workers(
     arguments: argparse.Namespace, options: "ProofOptions"
-) -> "tuple[tuple[ProofLine, ...], bool]":
-    """The lines of all shares, and whether each share ended.
+) -> "tuple[tuple[ProofLine, ...], tuple[str, ...]]":
+    """The lines of all shares, and which shares did not end, in words; empty: all did.
 
     Raises:
         QbenchError: the suite, an option or the workers are wrong, or files of an earlier proof are
@@ -46,15 +46,13 @@ def prove_on_workers(
         ends = night.run()
     found = [(one, proof_file(one).read()) for one in shares.files]
     lines = lines_of_one(found, shares.made, doing) or (proven.plan.start,)
-    return lines, _tell_missing(ends)
+    return lines, _lacking(ends)
 
 
-def _tell_missing(ends: "tuple[JobEnd, ...]") -> bool:
-    """Name the shares that did not end; whether all did."""
-    lacking = [str(end.index) for end in ends if not end.is_done]
-    if lacking:
-        say(f"not complete: share {', '.join(lacking)} of {len(ends)}; --resume goes on")
-    return not lacking
+def _lacking(ends: "tuple[JobEnd, ...]") -> tuple[str, ...]:
+    names = [f"{end.index}/{len(ends)}" for end in ends if not end.is_done]
+    words = f"no end of share {', '.join(names)} (--resume goes on)"
+    return (words,) * bool(names)
 
 
 def _refuse_with_workers(arguments: argparse.Namespace) -> None:

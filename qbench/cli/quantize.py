@@ -125,13 +125,13 @@ def corrected_on_samples(
     Raises:
         QbenchError: the data is wrong or does not fit the model.
     """
+    from qbench.evaluation import fed_batches
     from qbench.quantization import adjusted_on_samples, correct_biases
-    from qbench.subjects import with_nothing_kept
 
-    _, samples = read_samples(
+    network, samples = read_samples(
         arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache)
     )
-    feeds = list(with_nothing_kept(model, samples.batches()))
+    feeds = list(fed_batches(network, samples))
     quantized = adjusted_on_samples(model, quantized, plan, feeds)
     if arguments.correct_bias and not plan.corrects_biases:
         quantized = correct_biases(model, quantized, plan, feeds)
@@ -661,20 +661,12 @@ def _profiled(arguments: argparse.Namespace, schema: "Schema") -> "Profile":
     Raises:
         QbenchError: the data is wrong or does not fit the model, or a value is not finite.
     """
-    from qbench.calibration import calibrate
-    from qbench.subjects import only_graph, with_nothing_kept
+    from qbench.evaluation import profile_of
 
     network, samples = read_samples(
         arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache)
     )
-    model = only_graph(network)
-    return calibrate(
-        model,
-        with_nothing_kept(model, samples.batches()),
-        sample_ids=[f"{samples.data}/{name}" for name in samples.ids],
-        pipeline=schema.canonical,
-        channels=schema.wants_channels,
-    )
+    return profile_of(network, samples, pipeline=schema.canonical, channels=schema.wants_channels)
 
 
 def _refuse_all_float(arguments: argparse.Namespace, plan: "Plan") -> None:

@@ -19,10 +19,9 @@ from qbench.errors import InputError
 from qbench.number_text import counted
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import onnx_ir as ir
 
+    from qbench.backends import Feeds
     from qbench.numerics import Arithmetic
     from qbench.passes import Checked, OutputChange, Pass, Pipeline, RegionVerdict, Rewritten
 
@@ -130,7 +129,7 @@ class _Checking:
     """Checks every change as it is made, and keeps what was found."""
 
     arithmetics: "tuple[str | Arithmetic, ...]"
-    samples: "tuple[dict[str, npt.NDArray[np.generic]], ...]"
+    samples: "tuple[Feeds, ...]"
     found: "dict[str, list[Checked]]" = field(default_factory=dict)
 
     def watch(self, one: "Pass", before: "ir.Model", after: "ir.Model", changed: bool) -> None:
@@ -259,12 +258,14 @@ def _arithmetics(texts: list[str]) -> "tuple[str | Arithmetic, ...]":
     return tuple(text if text == "qdq" else choose_arithmetic(text) for text in texts)
 
 
-def _samples(arguments: argparse.Namespace) -> "tuple[dict[str, npt.NDArray[np.generic]], ...]":
-    """One feed per sample."""
+def _samples(arguments: argparse.Namespace) -> "tuple[Feeds, ...]":
+    """One feed per sample, or per run of the task."""
     if arguments.data == _RANDOM:
         return ()
-    _, samples = read_samples(arguments.model, arguments.data, arguments.count, choose_cache(None))
-    return tuple(samples.batches(1))
+    from qbench.evaluation import fed_batches
+
+    taken = read_samples(arguments.model, arguments.data, arguments.count, choose_cache(None))
+    return tuple(fed_batches(*taken, size=1))
 
 
 def _print(

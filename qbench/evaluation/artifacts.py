@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -35,7 +35,7 @@ from qbench.evaluation.quantizer_run import (
     stacked,
 )
 from qbench.evaluation.subject import RecordingTask, Subject, read_given
-from qbench.evaluation.watched_executor import recorded_feeds
+from qbench.evaluation.watched_executor import recorded_feeds, task_profiles
 from qbench.graph import (
     Capabilities,
     Form,
@@ -552,22 +552,18 @@ class SubjectArtifacts:
         return self._profiles[key]
 
     def _calibrate(self, pipeline: str, folder: Path, channels: bool) -> None:
-        from qbench.calibration import prepare_watch
-
         folder.mkdir()
-        with working(f"calibrating {self.subject.model.id}"), ExitStack() as stack:
-            samples = self.samples(self.subject.calibration)
-            watches: dict[str, Any] = {
-                name: stack.enter_context(
-                    prepare_watch(
-                        model, self.fp32_backend, threads=1, pipeline=None, channels=channels
-                    )
-                )
-                for name, model in self.canonical(pipeline).items()
-            }
-            self.subject.model.task.answer(watches, samples)
-            for name, watch in watches.items():
-                watch.profile().dump(folder / f"{name}.json")
+        with working(f"calibrating {self.subject.model.id}"):
+            profiles = task_profiles(
+                self.subject.model.task,
+                self.canonical(pipeline),
+                self.samples(self.subject.calibration),
+                self.fp32_backend,
+                pipeline=None,
+                channels=channels,
+            )
+        for name, profile in profiles.items():
+            profile.dump(folder / f"{name}.json")
 
     def quantized(self, schema: "Schema", capabilities: Capabilities) -> Quantized:
         """The graphs under ``schema`` for a backend of these capabilities; equal capabilities

@@ -1,15 +1,21 @@
-"""What a task feeds its graphs: an executor that reports every batch, for work that runs the same
-batches again.
+"""What a task feeds its graphs: recorded batch by batch, for work that runs the same batches
+again, or folded into profiles.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
-from qbench.backends import Array, Executor, Feeds
+from qbench.backends import Array, Backend, Executor, Feeds
 from qbench.subjects import Samples, Task
+
+if TYPE_CHECKING:
+    from qbench.calibration import Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +61,40 @@ def recorded_feeds(
         samples,
     )
     return batches
+
+
+def task_profiles(
+    task: Task,
+    graphs: Mapping[str, ir.Model],
+    samples: Samples,
+    backend: Backend,
+    *,
+    pipeline: str | None,
+    channels: bool,
+    threads: int = 1,
+) -> "dict[str, Profile]":
+    """Graph → the profile of what ``task`` feeds it while it answers ``samples``.
+
+    Args:
+        task: drives the graphs.
+        graphs: the float graphs by name.
+        samples: what it answers.
+        backend: whose float arithmetic makes the values.
+        pipeline: the canonical passes, as schemas name them; None: they ran already.
+        channels: keep the extremes of every channel too.
+        threads: of each engine.
+
+    Raises:
+        InputError: the task refuses a sample, or a value is not finite.
+    """
+    from qbench.calibration import prepare_watch
+
+    with ExitStack() as stack:
+        watches = {
+            name: stack.enter_context(
+                prepare_watch(model, backend, threads=threads, pipeline=pipeline, channels=channels)
+            )
+            for name, model in graphs.items()
+        }
+        task.answer(watches, samples)
+        return {name: watch.profile() for name, watch in watches.items()}

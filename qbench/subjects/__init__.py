@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from qbench.subjects.language import GreedyText as GreedyText
     from qbench.subjects.language import causal_lm as causal_lm
     from qbench.subjects.language import decoder_form as decoder_form
-    from qbench.subjects.language import with_nothing_kept as with_nothing_kept
+    from qbench.subjects.language import holds_past as holds_past
     from qbench.subjects.model_files import data_notes as data_notes
     from qbench.subjects.model_files import model_from_file as model_from_file
     from qbench.subjects.model_files import only_graph as only_graph

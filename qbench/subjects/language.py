@@ -17,7 +17,7 @@ names, too (``graph/decoder_cache.py``). What an encoder made of a document (``â
 the same in every run of a window, and comes with its sample.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -185,40 +185,9 @@ def _words(tokens: ir.Value, logits: ir.Value) -> int | None:
     return scores[0] if scores and scores[0] != _FREE else None
 
 
-def with_nothing_kept(
-    model: ir.Model, batches: Iterable[Mapping[str, Array]]
-) -> Iterator[Mapping[str, Array]]:
-    """``batches`` of tokens (n, t) with what a decoder also takes in its first run: no past,
-    a mask of ones, places from 0. Batches of another model, or that hold a value of the past,
-    stay as they are.
-
-    Raises:
-        InputError: inputs of a decoder that are to be made are others than ``decoder_form`` reads.
-    """
-    past = _named_past(model) if is_decoder(model) else set()
-    form: DecoderForm | None = None
-    for feeds in batches:
-        if not past or not past.isdisjoint(feeds):
-            yield feeds
-            continue
-        form = form or decoder_form(model)
-        yield {**_nothing_kept(form, feeds), **feeds}
-
-
-def _nothing_kept(form: DecoderForm, feeds: Mapping[str, Array]) -> dict[str, Array]:
-    """What a decoder takes in its first run next to the tokens of ``feeds``; nothing where these
-    have none.
-    """
-    if form.tokens not in feeds:
-        return {}
-    rows, count = feeds[form.tokens].shape
-    first: dict[str, Array] = {one.past: one.nothing(rows) for one in form.cache}
-    if form.mask is not None:
-        first[form.mask] = np.ones((rows, count), form.dtypes.get(form.mask, "int64"))
-    if form.positions is not None:
-        places = np.arange(count).astype(form.dtypes.get(form.positions, "int64"))
-        first[form.positions] = np.tile(places, (rows, 1))
-    return first
+def holds_past(model: ir.Model, names: Collection[str]) -> bool:
+    """Whether arrays called ``names`` hold a value of the past that the decoder ``model`` takes."""
+    return is_decoder(model) and not _named_past(model).isdisjoint(names)
 
 
 def is_decoder(model: ir.Model) -> bool:

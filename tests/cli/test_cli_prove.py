@@ -469,9 +469,14 @@ def test_shares_that_no_worker_takes_are_named_and_end_with_4(weak, qbench):
         "class Full:\n    def submit(self, function, order):\n"
         "        raise RuntimeError('no room')\n"
     )
-    code, _, err = qbench("prove", "s", "--executor", "farm:Full", "--jobs", "2")
+    command = ("prove", "s", "--executor", "farm:Full", "--jobs", "2")
+    words = "no end of share 1/2, 2/2 (--resume goes on)"
+    code, out, err = qbench(*command)
     assert code == 4
-    assert "not complete: share 1, 2 of 2" in err
+    assert f"not complete: {words}" in err
+    assert f"not complete: {words}" in out
+    code, out, _ = qbench(*command, "--resume", "--json")
+    assert (code, json.loads(out)["lacking"]) == (4, [words])
 
 
 @pytest.mark.parametrize(

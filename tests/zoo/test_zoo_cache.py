@@ -37,8 +37,8 @@ from qbench.subjects import (
     GreedyText,
     Samples,
     decoder_form,
+    holds_past,
     prepare_samples,
-    with_nothing_kept,
 )
 from qbench.subjects.sample_folders import ReadyArray
 from qbench_zoo.networks.decoder import DecoderSize, build_decoder, parameter_shapes
@@ -295,31 +295,10 @@ def test_past_and_present_that_do_not_match_are_one_sentence(profile: Profile) -
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("of_past", [(), ("past_key_values.1.key",)])
-def test_a_mask_and_places_are_made_for_a_first_run_alone(of_past: tuple[str, ...]) -> None:
+def test_samples_that_hold_a_value_of_the_past_are_those_of_a_later_run() -> None:
     model = decoder()
-    for name in ("attention_mask", "position_ids"):
-        model.graph.inputs.append(ir.val(name, ir.DataType.INT64, ("N", name)))
-    given = {"input_ids": TOKENS, **dict.fromkeys(of_past, np.zeros((3, 2, 5, 8), np.float32))}
-    (found,) = with_nothing_kept(model, [given])
-    if of_past:
-        assert found is given
-        with pytest.raises(InputError, match="attention_mask"):
-            calibrate(model, [found])
-        return
-    assert found["attention_mask"].tolist() == [[1] * 12] * 3
-    assert found["position_ids"].tolist() == [[*range(12)]] * 3
-    assert found["past_key_values.1.key"].shape == (3, 2, 0, 8)
-
-
-def test_samples_that_hold_the_past_can_be_of_any_inputs() -> None:
-    model = decoder()
-    model.graph.inputs.append(ir.val("use_cache_branch", ir.DataType.BOOL, ("N",)))
-    given = {**feeds(TOKENS), "use_cache_branch": np.ones(3, bool)}
-    (found,) = with_nothing_kept(model, [given])
-    assert found is given
-    with pytest.raises(InputError, match="use_cache_branch"):
-        next(with_nothing_kept(model, [{"input_ids": TOKENS}]))
+    assert holds_past(model, {"input_ids", "past_key_values.1.key"})
+    assert not holds_past(model, {"input_ids", "attention_mask"})
 
 
 # -- ONNX Runtime's operator
