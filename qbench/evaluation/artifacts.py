@@ -332,10 +332,10 @@ class SubjectArtifacts:
         suspected = [graph for graph in self.graphs.values() if form_of(graph) is not Form.FLOAT]
         if not suspected:
             return
-        from qbench.quantization import is_quantized
+        from qbench.quantization import has_quantized_products
 
         for graph in suspected:
-            if is_quantized(graph):
+            if has_quantized_products(graph):
                 raise InputError(
                     f"Taking '{self.subject.model.id}' for a float model",
                     found=f"a model that is quantized already ({form_text(graph)})",

@@ -323,8 +323,10 @@ def is_quantized(model: ir.Model) -> bool:
 
 
 def has_quantized_products(model: ir.Model) -> bool:
-    """Whether most products of ``model`` are on integers or by quantized weights: what it answers
-    is not what its float model does.
+    """Whether ``model`` answers something else than its float model: most products are on
+    integers, or weights alone are quantized, however few.
+
+    A float model with a few pairs on activations, placed by hand, is none.
 
     Raises:
         What ``read_plan`` raises.
@@ -332,8 +334,7 @@ def has_quantized_products(model: ir.Model) -> bool:
     if form_of(model) is not Form.QDQ:
         return is_quantized(model)
     plan = read_plan(model)
-    count = plan.weight_mac_count if plan.is_of_weights_alone else plan.integer_mac_count
-    return count > _QUANTIZED * plan.macs
+    return plan.is_of_weights_alone or plan.integer_macs > _QUANTIZED
 
 
 # float8 is no integer. An engine that multiplies it would read the codes of both operands.

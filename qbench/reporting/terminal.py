@@ -24,6 +24,7 @@ from qbench.reporting.format import (
 )
 from qbench.reporting.report import Cause, Matrix, Report
 from qbench.reporting.view import UNJUDGED, CellView, MetricView
+from qbench.storage import tells_damage
 from qbench.tracking import Run
 
 # Lines for a terminal, each with a tone, and the wrapping of text.
@@ -580,7 +581,8 @@ def styled_lines(
     Args:
         width: columns; less than 40 counts as 40.
         unicode: False writes every symbol as an ASCII letter.
-        brief: only what is red, what was not measured, and the last sentence.
+        brief: only what is red, what was not measured, what was damaged in a cache, and the last
+            sentence.
     """
     try:
         lines = list(_lines(_reported(source), max(width, 40), brief=brief))
@@ -616,7 +618,8 @@ def summary_lines(
 def _lines(report: Report, width: int, *, brief: bool) -> Iterable[Line]:
     red = red_lines(report, width)
     if brief:
-        lines = [*red, Line(""), *_not_measured(report, width), *_sentence(report, width)]
+        found = (*_not_measured(report, width), *_damage(report, width))
+        lines = [*red, Line(""), *found, *_sentence(report, width)]
     else:
         lines = [
             *_open_margins(report, width),
@@ -664,6 +667,14 @@ def _not_measured(report: Report, width: int) -> Iterable[Line]:
         f"{', '.join(named)}: {first}{more}"
     )
     yield from wrapped(text, width, "muted", indent=0)
+
+
+def _damage(report: Report, width: int) -> Iterable[Line]:
+    """What was damaged in a cache: the first notice of it, and how many others there are."""
+    found = [text for text in report.notices if tells_damage(text)]
+    if found:
+        more = f"; and {counted(len(found) - 1, 'more damaged entry', 'more damaged entries')}"
+        yield from wrapped(f"note: {found[0]}{more * (len(found) > 1)}", width, "warn", indent=0)
 
 
 def class_sentence(report: Report) -> str:

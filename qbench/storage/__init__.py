@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from qbench.storage.sample_limits import MOST_SAMPLES as MOST_SAMPLES
     from qbench.storage.sample_limits import MOST_TEXT as MOST_TEXT
     from qbench.storage.sample_limits import PREVIEW_SIDE as PREVIEW_SIDE
+    from qbench.storage.seals import tells_damage as tells_damage
     from qbench.storage.serialize import FORMER_NAME as FORMER_NAME
     from qbench.storage.serialize import KEYS as KEYS
     from qbench.storage.serialize import NOT_WRITTEN as NOT_WRITTEN

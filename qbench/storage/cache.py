@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.errors import StoreError
 from qbench.storage.files_read import are_unchanged, files_watched
 from qbench.storage.places import ObjectFolder, PlaceError, is_url, place_of
-from qbench.storage.seals import ALL_READ, SEAL, Seal
+from qbench.storage.seals import ALL_READ, SEAL, WAS_DAMAGED, Seal
 from qbench.storage.source_digest import digest_plain
 
 if TYPE_CHECKING:
@@ -601,8 +601,7 @@ class Cache:
                 return
             if damage:
                 text = (
-                    f"'{path.parent.name}/{path.name}' in the cache was damaged ({damage}) and was "
-                    "made again"
+                    f"'{path.parent.name}/{path.name}' {WAS_DAMAGED} ({damage}) and was made again"
                 )
                 _notices(self.folder).append(text)
                 sys.stderr.write(f"qbench: {text}\n")

@@ -53,3 +53,15 @@ class Seal:
     def is_whole(self) -> bool:
         """Whether its lines on files that were read are as they were written."""
         return self.digests.get(ALL_READ) == (digest_plain(self.read) if self.read else None)
+
+
+# What notices of cells say of damage; ``tells_damage`` finds them again among others.
+
+WAS_DAMAGED = "in the cache was damaged"
+NOT_USED = "it is not used, and the entry is made here"
+"""Of an object that a shared cache holds."""
+
+
+def tells_damage(notice: str) -> bool:
+    """Whether ``notice``, of ``Cache.take_notices``, is of a damaged entry or object."""
+    return WAS_DAMAGED in notice or NOT_USED in notice

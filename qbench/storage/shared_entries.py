@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from qbench.errors import DamagedError
 from qbench.storage.places import ObjectFolder, OtherContentError
+from qbench.storage.seals import NOT_USED
 
 _OBJECTS, _LIST, _WHOLE = "objects", ".sha256", "/list"
 _OTHER = "content of another digest"
@@ -89,7 +90,7 @@ class SharedEntries:
         return DamagedError(
             f"Reading '{name}' of the cache in '{self.folder}'",
             found=found,
-            expected="what its digest says; it is not used, and the entry is made here",
+            expected=f"what its digest says; {NOT_USED}",
             remedy="Remove that object.",
         )
 

@@ -21,9 +21,11 @@ from qbench.quantization import (
     Rule,
     Schema,
     Static,
+    has_quantized_products,
     is_quantized,
     make_plan,
     quantize_model,
+    read_plan,
 )
 from qbench.quantization.writing import MARK
 
@@ -62,6 +64,14 @@ def planned(model: ir.Model, schema: Schema | str = "w8a8_asym_pc", **options: A
 def answers(model: ir.Model, feeds: dict[str, Array]) -> Array:
     with get_backend("ort-cpu-noopt").prepare(model) as executor:
         return executor.run(feeds)["z"]
+
+
+def test_a_model_with_one_quantized_weight_is_not_the_float_model() -> None:
+    of_weight = net(WEIGHT, w="wd", **OF_WEIGHT)
+    assert 0 < read_plan(of_weight).weight_mac_count < read_plan(of_weight).macs
+    assert has_quantized_products(of_weight)
+    of_activation = net(behind=ACTIVATION, r="rd", **FIXED)
+    assert not has_quantized_products(of_activation)
 
 
 def test_an_activation_keeps_its_pair_and_the_rest_is_planned() -> None:

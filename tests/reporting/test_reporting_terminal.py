@@ -1,5 +1,7 @@
 """The terminal summary: within its width, readable without colours, and never an exception."""
 
+import hashlib
+
 import pytest
 from reporting_histories import (
     MODELS,
@@ -10,9 +12,12 @@ from reporting_histories import (
     nightly_history,
 )
 
+from qbench.errors import DamagedError
 from qbench.judging import Outcome
 from qbench.reporting import PYTEST_MARKUP, RICH_STYLES, build_report, styled_lines, summary_lines
 from qbench.reporting.report import TITLES
+from qbench.storage import place_of
+from qbench.storage.shared_entries import SharedEntries
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +111,23 @@ def test_names_that_are_too_long_keep_their_ends():
     rows = [line for line in text.splitlines() if line.startswith("…")]
     assert len({row.split()[0] for row in rows}) == 2
     assert {row.split()[0][-5:] for row in rows} == {"u8.pc", "s8.pt"}
+
+
+def test_a_brief_summary_names_what_was_damaged_in_a_cache(tmp_path):
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    entries = SharedEntries(place_of(folder.as_uri()))
+    (tmp_path / "entry").write_bytes(b"made")
+    entries.store("profiles", "key", tmp_path / "entry", {"": hashlib.sha256(b"made").hexdigest()})
+    (stored,) = (folder / "objects").glob("*")
+    stored.write_bytes(b"other")
+    with pytest.raises(DamagedError) as caught:
+        entries.fetch("profiles", "key", tmp_path / "fetched")
+    cell = make_cell("other_net", "ort-cpu", "w8a8_asym_pc", 0.0)
+    cell["notices"] = ["another notice", str(caught.value)]
+    text = " ".join(line.text for line in styled_lines(make_run([cell]), 400, brief=True))
+    assert f"note: {caught.value}" in text
+    assert "another notice" not in text
 
 
 def test_a_brief_summary_names_what_was_not_measured():
