@@ -108,7 +108,6 @@ def _quantized(arguments: argparse.Namespace) -> "ir.Model":
 
 def _quantized_here(arguments: argparse.Namespace) -> "ir.Model":
     from qbench.backends import get_backend
-    from qbench.evaluation import profile_of
     from qbench.quantization import is_quantized, make_plan, quantize_model
     from qbench.subjects import only_graph, read_graph
 
@@ -135,6 +134,8 @@ def _quantized_here(arguments: argparse.Namespace) -> "ir.Model":
         )
     profile = None
     if taken is not None:
+        from qbench.evaluation import profile_of
+
         profile = profile_of(*taken, pipeline=schema.canonical, channels=schema.wants_channels)
     plan = make_plan(model, profile, schema, capabilities=capabilities)
     refuse_idle_rules(schema.name, arguments.model, plan.idle_rules)
