@@ -179,14 +179,14 @@ class Plan:
     @property
     def quantized_units(self) -> tuple[str, ...]:
         """The units of which at least one slot is quantized, known beforehand or made at run
-        time; in graph order.
+        time; in graph order. Of a file that came quantized nothing was requested: every node is a
+        unit.
         """
-        quantized = {
+        quantized = dict.fromkeys(
             slot.node for slot, d in self.decisions.items() if not isinstance(d, KeptFloat)
-        }
-        return tuple(
-            name for name in self.requested if name in quantized and name not in self.floats
         )
+        units = self.requested or quantized
+        return tuple(name for name in units if name in quantized and name not in self.floats)
 
     @property
     def refusals(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from qbench.quantization import (
     make_plan,
     quantize_model,
     read_plan,
+    why_all_float,
 )
 from qbench.quantization.writing import MARK
 
@@ -55,6 +56,28 @@ def net(
         constants["w"] = weights(0, 6, 3, 3, 3)
     body = NET.format(before=before, behind=behind, w=w, r=r)
     return model_of("float[N,3,8,8] x", "float[N,4,8,8] z", body, **CONSTANTS, **constants)
+
+
+PART = """xq = QuantizeLinear(x, s, p)
+xd = DequantizeLinear(xq, s, p)
+wd = DequantizeLinear<axis=0>(wq, ws)
+c = Conv<pads=[1,1,1,1]>(xd, wd, b)
+cq = QuantizeLinear(c, s, p)
+cd = DequantizeLinear(cq, s, p)
+r = Sigmoid(cd)
+vd = DequantizeLinear(vq, s)
+z = Conv(r, vd, b2)"""
+
+
+def test_a_file_whose_second_convolution_has_float_data_is_quantized_by_the_first() -> None:
+    second = {"vq": INT8[:4, :1, :1, :1].repeat(6, 1)}
+    constants = {name: array for name, array in CONSTANTS.items() if name != "w2"}
+    parts = {**constants, **second, **FIXED, **OF_WEIGHT}
+    plan = read_plan(model_of("float[N,3,8,8] x", "float[N,4,8,8] z", PART, **parts))
+    assert any(kept.refused for kept in plan.floats.values())
+    assert plan.quantized_units
+    assert not set(plan.quantized_units) & plan.floats.keys()
+    assert why_all_float([plan]) == ""
 
 
 def planned(model: ir.Model, schema: Schema | str = "w8a8_asym_pc", **options: Any) -> Plan:
