@@ -288,7 +288,7 @@ def carried(before: Result, found: Result) -> Result:
         kept["cause"] = before["cause"]
     note = json.loads(json.dumps(found.get("quantizer")))  # a tuple is a list in what was kept
     noted = before.get("quantizer")
-    if note and noted and all(note[key] == noted[key] for key in _OF_THE_FILE):
+    if note and noted and all(note.get(key) == noted.get(key) for key in _OF_THE_FILE):
         compared = (note["same_bytes"], noted["same_bytes"])
         kept["quantizer"] = note | {"same_bytes": next(filter(_is_known, compared), None)}
     return found | kept

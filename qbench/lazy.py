@@ -19,6 +19,8 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any
 
+_FREEZING = threading.Lock()
+"""Held while objects are frozen here, which is not what other code froze."""
 _FROZEN = threading.Event()
 """Set where frozen objects were found."""
 
@@ -49,10 +51,11 @@ def gc_paused() -> Iterator[None]:
     try:
         yield
     finally:
-        if not _others_froze():  # what other code froze stays so
-            # what was made in the block is old: else all of it would be looked through at once
-            gc.freeze()
-            gc.unfreeze()
+        with _FREEZING:
+            if not _others_froze():  # what other code froze stays so
+                # what was made in the block is old: else all of it would be looked through at once
+                gc.freeze()
+                gc.unfreeze()
         if collects:
             gc.enable()
 

@@ -71,15 +71,17 @@ class RunReading:
         if self.repeated is None or self.package:  # the class of a release is merged
             return start
         found = self.repeated.follow(block, start)
-        return found.stop if found is not None and self._took(found) else start
+        if found is None:
+            return start
+        self._take_followed(found)
+        return found.stop
 
-    def _took(self, found: Followed) -> bool:
+    def _take_followed(self, found: Followed) -> None:
         """Take what repeats lines of an earlier run."""
         self.count += len(found.cells)
         self.cells += found.cells
         self.measured.update(found.measured)
         self.samples += found.samples if self.with_samples else []
-        return True
 
     def take(self, text: bytes) -> None:
         """Add one line; of a type that this qbench does not know, nothing."""
@@ -132,7 +134,8 @@ class RunReading:
         repeated = None if self.package else self.repeated  # the class of a release is merged
         found = None if repeated is None else repeated.find(text)
         if found is not None:
-            return self._took(found)
+            self._take_followed(found)
+            return True
         record = known_record(text)
         if record is None:
             return False

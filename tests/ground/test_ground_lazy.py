@@ -129,6 +129,20 @@ def test_what_a_block_without_collections_made_is_looked_through_last():
     assert done.stdout.split() == ["True", "True"]
 
 
+def test_objects_that_another_thread_freezes_here_are_not_those_of_other_code():
+    code = (
+        "import sys, threading; from qbench import lazy; sys.setswitchinterval(1e-6)\n"
+        "def work():\n"
+        "    for _ in range(2000):\n"
+        "        with lazy.gc_paused(): pass\n"
+        "threads = [threading.Thread(target=work) for _ in range(6)]\n"
+        "[one.start() for one in threads]; [one.join() for one in threads]\n"
+        "print(lazy._FROZEN.is_set())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["False"]
+
+
 def test_what_was_frozen_before_stays_frozen():
     assert gc.get_freeze_count()  # conftest.py freezes what is loaded before the tests
     with gc_paused():

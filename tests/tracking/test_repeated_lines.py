@@ -5,7 +5,7 @@ import json
 import pytest
 
 from qbench.storage import json_line
-from qbench.tracking import History, RepeatedLines
+from qbench.tracking import FolderStore, History, RepeatedLines
 from qbench.tracking.record import is_started_line, known_record
 
 CELL = {
@@ -122,6 +122,18 @@ def test_the_size_of_the_blocks_that_are_compared_changes_nothing(tmp_path, monk
         history.heads, lambda record: record, repeated=RepeatedLines(in_order=True)
     )
     assert list(together) == alone
+
+
+def test_a_store_that_reads_its_files_in_another_way_is_asked_for_lines(tmp_path):
+    class Renaming(FolderStore):
+        def read(self, name):
+            return (text.replace(b'"m"', b'"another"') for text in super().read(name))
+
+    write(tmp_path, [NIGHT, NIGHT])
+    history = History(Renaming(tmp_path))
+    repeated = RepeatedLines(in_order=True)
+    for run in history.each(history.heads, lambda record: record, repeated=repeated):
+        assert "another" in {cell.model for cell in run.cells}
 
 
 def test_samples_that_are_as_in_the_run_before_are_in_memory_once(tmp_path):

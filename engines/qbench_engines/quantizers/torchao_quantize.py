@@ -27,11 +27,11 @@ FEWEST = 2
 """Samples in the example: the exporter takes an axis of size 1 for a fixed one."""
 
 
-def samples(path: Path, names: list[str], at_once: int = 1) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Tensors of ``at_once`` samples in the order of the inputs ``names``, for each."""
+def samples(path: Path, names: list[str]) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Tensors of each sample in the order of the inputs ``names``."""
     arrays = dict(np.load(path))
-    for i in range(0, len(arrays[names[0]]) - at_once + 1, at_once):
-        yield tuple(torch.from_numpy(arrays[name][i : i + at_once]) for name in names)
+    for i in range(len(arrays[names[0]])):
+        yield tuple(torch.from_numpy(arrays[name][i : i + 1]) for name in names)
 
 
 def open_axes(values: Any) -> tuple[dict[int, Any], ...]:  # noqa: ANN401 - protobuf
@@ -60,7 +60,8 @@ def main() -> None:
     names = [value.name for value in graph.input]
     axes = open_axes(graph.input)
     is_free = any(axes)
-    example = next(samples(given.calibration, names, FEWEST if is_free else 1))
+    first = next(samples(given.calibration, names))
+    example = tuple(torch.cat([one] * FEWEST) for one in first) if is_free else first
     shapes = axes if is_free else None
     exported = torch.export.export(torch_module(given.fp32), example, dynamic_shapes=shapes)
     quantizer = X86InductorQuantizer()
