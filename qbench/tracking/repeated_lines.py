@@ -1,5 +1,4 @@
-"""Lines of cells that repeat the line of their cell in an earlier run: their records without
-decoding them.
+"""Lines that repeat those of an earlier run: records of cells, and samples, without decoding them.
 
     line = head, {seconds}, tail        head and tail as in an earlier line of the cell:
                                         its record, with the seconds of this line
