@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from qbench.backends.protocol import Backend, EngineNote, Miscomputed
+    from qbench.graph import Capabilities
     from qbench.numerics import Arithmetic
 
 
@@ -122,17 +123,13 @@ def backends_of_format(suffix: str) -> tuple[str, ...]:
     return tuple(name for name, one in _known_backends() if suffix in one.capabilities.file_formats)
 
 
-def backends_of_floats(qtype: str, scale_type: str | None = None) -> tuple[str, ...]:
-    """Names of the known backends that take weights of the type ``qtype`` of floats, with scales of
-    blocks of ``scale_type``; None: float32. The first is an interpreter, which simulates them.
+def backends_that(can: "Callable[[Capabilities], bool]") -> tuple[str, ...]:
+    """Names of the known backends whose capabilities satisfy ``can``: the exact interpreter, ONNX
+    Runtime, then those of extensions.
     """
     own = ((name, _OWN[name]()) for name in ("integer-ideal", "ort-cpu"))
-    return tuple(
-        name
-        for name, one in (*own, *_known_backends())
-        if qtype in one.capabilities.weight_qtypes
-        and (scale_type is None or scale_type in one.capabilities.scale_types)
-    )
+    known = dict((*own, *_known_backends()))
+    return tuple(name for name, one in known.items() if can(one.capabilities))
 
 
 def miscomputed(model: "ir.Model") -> "tuple[Miscomputed, ...]":

@@ -1,9 +1,11 @@
 """Types of a file's weights that a backend lacks, and which backends take them."""
 
+from functools import partial
+
 import onnx_ir as ir
 
 from qbench.backends.protocol import Backend
-from qbench.backends.registry import backends_of_floats
+from qbench.backends.registry import backends_that
 from qbench.errors import UnsupportedError
 from qbench.graph import PRODUCTS, Capabilities, input_at, is_constant
 
@@ -23,14 +25,12 @@ def untaken_type(model: ir.Model, backend: Backend) -> UnsupportedError | None:
         if _is_data(node, stored, takes):
             continue
         scale_type = scaled if scaled.startswith("float8") else None
-        lacks_scale = scale_type is not None and scale_type not in takes.scale_types
-        if stored in takes.weight_qtypes and not lacks_scale:
+        if _has_weights(stored, scale_type, takes):
             continue
         named = f"weights of {stored}"
         if scale_type is not None:
             named += f" with scales of {scale_type}"
-        others = dict.fromkeys(backends_of_floats(stored, scale_type))
-        takers = " or ".join(name for name in others if name != backend.name)
+        takers = " or ".join(backends_that(partial(_has_weights, stored, scale_type)))
         return UnsupportedError(
             f"Preparing '{model.graph.name or 'model'}' on '{backend.name}'",
             found=f"'{codes.name}', {named}",
@@ -42,6 +42,10 @@ def untaken_type(model: ir.Model, backend: Backend) -> UnsupportedError | None:
             ),
         )
     return None
+
+
+def _has_weights(stored: str, scale_type: str | None, takes: Capabilities) -> bool:
+    return stored in takes.weight_qtypes and (scale_type is None or scale_type in takes.scale_types)
 
 
 def _is_data(node: ir.Node, stored: str, takes: Capabilities) -> bool:

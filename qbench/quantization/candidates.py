@@ -1,13 +1,14 @@
 """Which units can be quantized under a schema on a backend, and a reason for each that cannot."""
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends import backends_of_floats
+from qbench.backends import backends_that
 from qbench.calibration import Unit, units_of
 from qbench.graph import (
     OPERATORS,
@@ -33,7 +34,6 @@ from qbench.quantization.spec import (
     beyond_activations,
     beyond_weights,
     clips_codes,
-    scale_type_of,
 )
 
 
@@ -331,21 +331,28 @@ def _beyond(candidate: Candidate, capabilities: Capabilities) -> str | None:
     if candidate.operator.table and not capabilities.tables:
         return f"the backend has no tables, hence computes {head.op_type} in float"
     for spec in dict.fromkeys((options.input, candidate.output)):
-        if spec is not None and (
-            problem := beyond_activations(spec, capabilities, moved=candidate.moves)
-        ):
-            return _with_others(problem, spec)
+        if spec is None:
+            continue
+        check = partial(beyond_activations, spec, moved=candidate.moves)
+        if (problem := _beyond_spec(spec, check, capabilities)) is not None:
+            return problem
     if options.weight is None or not (is_recurrent(head) or _has_weight(candidate)):
         return None
-    problem = beyond_weights(options.weight, capabilities)
-    return None if problem is None else _with_others(problem, options.weight)
+    return _beyond_spec(options.weight, partial(beyond_weights, options.weight), capabilities)
 
 
-def _with_others(problem: str, spec: Spec) -> str:
-    """``problem``, and the backends that take the floats of ``spec``."""
-    if not spec.kind.qtype.is_float:
+def _beyond_spec(
+    spec: Spec, check: Callable[[Capabilities], str | None], capabilities: Capabilities
+) -> str | None:
+    """What ``check`` finds that a backend with ``capabilities`` cannot do; for floats, also the
+    backends for which it finds nothing.
+    """
+    problem = check(capabilities)
+    if problem is None or not spec.kind.qtype.is_float:
         return problem
-    others = backends_of_floats(spec.kind.qtype.name, scale_type_of(spec))
+    others = backends_that(lambda theirs: check(theirs) is None)
+    if not others:
+        return problem
     return f"{problem}; {' and '.join(others)} {'have' if len(others) > 1 else 'has'} them"
 
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -11,11 +12,11 @@ import onnx_ir as ir
 import pytest
 from onnx import numpy_helper, parser
 
-from qbench.backends import get_backend
+from qbench.backends import backends_that, get_backend
 from qbench.calibration import calibrate
 from qbench.cli import main
 from qbench.errors import InputError, QbenchError
-from qbench.graph import check_convention, float_qparams, node_qparams
+from qbench.graph import Capabilities, check_convention, float_qparams, node_qparams
 from qbench.numerics import BLOCK_FORMATS, QParams, dequantize, quantize
 from qbench.quantization import (
     Plan,
@@ -156,6 +157,20 @@ def test_a_backend_without_the_type_names_one_that_has_it() -> None:
     assert "no float4e2m1 weights with scales of float8e8m0; integer-ideal" in reason
     with pytest.raises(QbenchError):
         get_backend("ort-cpu").prepare(planned("wmxfp4_sym_b32")[1])
+
+
+def test_a_backend_that_has_the_type_for_weights_alone_is_not_named_for_activations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = Capabilities(weight_qtypes=frozenset({"int8", "float8e4m3fn"}))
+    one = SimpleNamespace(capabilities=limits)
+    monkeypatch.setattr("qbench.backends.registry._known_backends", lambda: [("alone", one)])
+    plan, _ = planned("wf8e4m3af8e4m3_sym_pc", capabilities=limits)
+    assert {kept.reason for kept in plan.floats.values()} == {
+        "the backend has no float8e4m3fn activations; integer-ideal and ort-cpu have them"
+    }
+    others = backends_that(lambda has: "float8e4m3fn" in has.weight_qtypes)
+    assert others == ("integer-ideal", "ort-cpu", "alone")
 
 
 def file_of(
