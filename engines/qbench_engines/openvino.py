@@ -6,6 +6,7 @@ import functools
 import os
 import re
 import tempfile
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +61,7 @@ _CAPABILITIES = Capabilities(
     ),
     scale_types=frozenset({"float8e8m0", "float8e4m3fn"}),
     weight_per_block=True,
+    short_blocks=False,
     integer_products=frozenset({("uint8", "int8"), ("int8", "int8")}),
     taps=False,
     miscomputes=frozenset(PATTERNS),
@@ -232,7 +234,7 @@ def _sentence(message: str) -> str:
         " ",
         message,
     )
-    return " ".join(text.split())[:300]
+    return textwrap.shorten(text, 300, placeholder=" …")
 
 
 # How the nodes of a graph run, by the compiled model.

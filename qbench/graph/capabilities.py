@@ -45,6 +45,7 @@ class Capabilities:
         batched_per_channel: whether it multiplies quantized activations by a constant of more than
             two axes (a matrix per batch, MatMul) that has one scale per column.
         blocks_of_vectors: whether constant vectors have blocks.
+        short_blocks: whether the last block of a row may be shorter than the others.
         activation_per_channel: whether activations may carry one scale per channel.
         integer_products: the pairs (activations, weights) of types that it multiplies in integers,
             one scale per tensor or channel, with a bias at a scale that it adds; other products run
@@ -84,6 +85,7 @@ class Capabilities:
     weight_per_block: bool = False
     batched_per_channel: bool = True
     blocks_of_vectors: bool = True
+    short_blocks: bool = True
     activation_per_channel: bool = False
     integer_products: frozenset[tuple[str, str]] | None = None
     float_products: frozenset[str] = frozenset()

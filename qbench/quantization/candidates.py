@@ -24,6 +24,7 @@ from qbench.graph import (
     is_pinned,
     op_spec,
     weight_channel_axis,
+    weight_summed_axis,
 )
 from qbench.numerics import Interval, QParams, QParamsKind, clip_codes
 from qbench.quantization.internal_qparams import Ranges, inner_problem
@@ -338,7 +339,32 @@ def _beyond(candidate: Candidate, capabilities: Capabilities) -> str | None:
             return problem
     if options.weight is None or not (is_recurrent(head) or _has_weight(candidate)):
         return None
-    return _beyond_spec(options.weight, partial(beyond_weights, options.weight), capabilities)
+    return _beyond_spec(options.weight, partial(_beyond_weights, candidate), capabilities)
+
+
+def _beyond_weights(candidate: Candidate, capabilities: Capabilities) -> str | None:
+    spec = candidate.options.weight
+    assert spec is not None
+    return beyond_weights(spec, capabilities) or _short_block(candidate, spec, capabilities)
+
+
+def _short_block(candidate: Candidate, spec: Spec, capabilities: Capabilities) -> str | None:
+    """Why the backend does not take the blocks of a weight whose rows they do not divide."""
+    if capabilities.short_blocks or spec.block_size is None:
+        return None
+    head = candidate.unit.head
+    indices = (1, 2) if is_recurrent(head) else (candidate.weight_index,)
+    for index, value in candidate.constant_inputs:
+        if index not in indices or is_pinned(value) or value.shape is None:
+            continue
+        axis = weight_summed_axis(head, len(value.shape))
+        length = spec.block_size if axis is None else value.shape[axis]
+        if isinstance(length, int) and length % spec.block_size:
+            return (
+                f"the backend has no weights whose rows blocks of {spec.block_size} do not divide "
+                f"(axis {axis} of '{value.name}' has length {length})"
+            )
+    return None
 
 
 def _beyond_spec(

@@ -33,6 +33,12 @@ def engine():
     return pytest.importorskip("openvino", reason=reason, exc_type=ImportError)
 
 
+def test_a_long_message_ends_with_a_whole_word():
+    found = openvino._sentence("unsupported operator " * 40)
+    assert len(found) <= 300
+    assert found.split()[-2:] in (["unsupported", "…"], ["operator", "…"])
+
+
 def one_node(op, inputs, outputs=("y",), version=21, domain="", **attributes):
     """A graph of one node; ``inputs``: name → (dtype, shape)."""
     values = [ir.val(name, dtype, ir.Shape(shape)) for name, (dtype, shape) in inputs.items()]

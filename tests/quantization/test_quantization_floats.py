@@ -1,6 +1,7 @@
 """Schemas of floats of few bits: planned, written as Q and DQ, read again, run and refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -171,6 +172,23 @@ def test_a_backend_that_has_the_type_for_weights_alone_is_not_named_for_activati
     }
     others = backends_that(lambda has: "float8e4m3fn" in has.weight_qtypes)
     assert others == ("integer-ideal", "ort-cpu", "alone")
+
+
+def test_a_weight_stays_float_where_blocks_do_not_divide_its_rows_and_must() -> None:
+    model = network()
+    for name, shape in (("v", (64, 48)), ("w", (48, 32))):
+        value = model.graph.initializers[name]
+        value.const_value = ir.tensor(RNG.standard_normal(shape).astype(np.float32), name=name)
+        value.shape = value.const_value.shape
+    limits = replace(get_backend("integer-ideal").capabilities, short_blocks=False)
+    plan = make_plan(model, None, "w4a16", capabilities=limits)
+    assert {unit: kept.reason for unit, kept in plan.floats.items() if kept.refused} == {
+        "second": "the backend has no weights whose rows blocks of 32 do not divide (axis 0 of 'w' "
+        "has length 48)"
+    }
+    assert [slot.value for slot in plan.constants] == ["v"]
+    plan = make_plan(model, None, "wmxfp4_sym_b32", capabilities=limits)
+    assert plan.floats["second"].reason.endswith("; integer-ideal has them")
 
 
 def file_of(
