@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     from qbench.backends.refusals import importing_engine as importing_engine
     from qbench.backends.refusals import not_installed as not_installed
     from qbench.backends.registry import as_backend as as_backend
-    from qbench.backends.registry import backends_that as backends_that
     from qbench.backends.registry import backends_of_format as backends_of_format
+    from qbench.backends.registry import backends_that as backends_that
     from qbench.backends.registry import catalogue as catalogue
     from qbench.backends.registry import device_backend as device_backend
     from qbench.backends.registry import engine_notes as engine_notes
