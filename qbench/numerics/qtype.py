@@ -11,6 +11,8 @@ from qbench.errors import InputError
 from qbench.numerics.float_format import FLOAT_FORMATS, FloatFormat, float_format
 
 _PATTERN = re.compile(r"(u?)int(\d+)")
+_BLOCK_FORMAT = re.compile(r"mxfp8e4m3|mxfp8e5m2|mxfp6e2m3|mxfp6e3m2|mxfp4|nvfp4")
+"""The names in ``BLOCK_FORMATS``, which reads types here, that no type has."""
 _WIDTHS = frozenset({*range(2, 17), 32})
 _STORED_WIDTHS = (8, 16, 32)
 
@@ -58,6 +60,14 @@ class QType:
         floating = float_format(name) if isinstance(name, str) else None
         if floating is not None and floating.signed:
             return cls(floating.bits, signed=True, floating=floating)
+        if isinstance(name, str) and _BLOCK_FORMAT.fullmatch(name):
+            raise InputError(
+                "Reading the name of a quantized type",
+                found=f"{name!r}, which names a block format: elements and the scales they share",
+                expected="the type of one number, such as 'int8' or 'float4e2m1'",
+                remedy=f"Look up qbench.numerics.BLOCK_FORMATS[{name!r}], a BlockFormat; its qtype "
+                "names the type of its elements.",
+            )
         raise InputError(
             "Reading the name of a quantized type",
             found=repr(name) if floating is None else f"{name!r}, a type of scales",

@@ -101,7 +101,8 @@ def test_a_cache_that_the_engine_keeps_is_written_and_measured(decoder, qbench):
     code, _, err = qbench(*command, "--schema", "w8_sym_pc", "-o", "other.onnx")
     assert code == 2
     assert err.count("\n") <= 2
-    assert "is in floats" in err
+    assert "keys and values are in floats" in err
+    assert "such as 'kv8h' or 'w8_sym_pc_kv8h'" in err
 
 
 def test_a_cache_that_the_engine_keeps_beside_weights_is_called_so_with_a_reference(

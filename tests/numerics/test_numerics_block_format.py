@@ -150,3 +150,10 @@ def test_scales_that_their_type_does_not_have_are_refused() -> None:
         QParams([[1.0]], 0, "float4e2m1", axis=1, block_size=16, tensor_scale=0.0)
     with pytest.raises(ValueError, match="zero points"):
         QParams(1.0, 1, "float8e4m3fn")
+
+
+@pytest.mark.parametrize("name", [name for name in BLOCK_FORMATS if not name.startswith("int")])
+def test_the_name_of_a_block_format_as_that_of_a_type_says_where_it_is(name: str) -> None:
+    with pytest.raises(InputError) as refused:
+        QType.parse(name)
+    assert f"qbench.numerics.BLOCK_FORMATS['{name}'], a BlockFormat" in str(refused.value)

@@ -15,9 +15,11 @@ from qbench.errors import UnsupportedError
 from qbench.graph import (
     ENGINE_DOMAIN,
     GROUP_QUERY,
+    cache_values,
     int_attribute,
     node_key,
     origin_of,
+    quantized_cache,
     set_origin,
     stored_codes,
 )
@@ -72,6 +74,7 @@ class LowerAttention:
 
     def run(self, model: ir.Model) -> bool:
         """Lower every attention; True."""
+        _require_codes(model)
         try:
             grouped = grouped_attentions(model.graph)
             found = [] if grouped else attentions(model.graph)
@@ -92,6 +95,19 @@ class LowerAttention:
             writer.write(one, bits, mode)
         model.graph.opset_imports.setdefault(ENGINE_DOMAIN, 1)
         return True
+
+
+def _require_codes(model: ir.Model) -> None:
+    """Requires that some of the cache of ``model`` is in codes, where it takes a past."""
+    past = [one.past for one in cache_values(model.graph) if one.past is not None]
+    if not past or quantized_cache(model):
+        return
+    raise UnsupportedError(
+        f"Writing '{model.graph.name}' with {OPERATOR}",
+        found=f"a decoder whose keys and values are in floats, as '{past[0].name}' is",
+        expected="keys and values in symmetric codes of 8 bits or fewer",
+        remedy="Choose a schema that quantizes the cache, such as 'kv8h' or 'w8_sym_pc_kv8h'.",
+    )
 
 
 def lower_attention(model: ir.Model) -> ir.Model:

@@ -147,8 +147,13 @@ def _kept(one: CacheValue, past: ir.Value, present: ir.Value) -> Kept:
     """How ``one`` is kept."""
     heads, numbers = _sizes_of(past)
     maker = present.producer()
-    if maker is None or maker.op_type != "Concat" or list(maker.inputs) != [past, one.value]:
+    if maker is None or maker.op_type != "Concat":
         raise OtherShapeError(f"'{present.name}' is no Concat of '{past.name}' and what is new")
+    if list(maker.inputs) != [past, one.value]:
+        joined = " and ".join(f"'{each.name}'" for each in maker.inputs if each is not None)
+        raise OtherShapeError(
+            f"'{present.name}' is a Concat of {joined}, and not of '{past.name}' and what is new"
+        )
     _require(
         int_attribute(maker, "axis", 0) in (_TOKENS, _TOKENS - 4),
         f"'{present.name}' is a Concat along another axis than that of tokens",
