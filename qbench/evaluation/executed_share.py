@@ -19,8 +19,8 @@ class ExecutedShare:
     """What engines ran in integers, and how they summed floats of few bits.
 
     Args:
-        share: of the multiply-accumulates; None: an executor knows the precision of no product, or
-            is not asked.
+        share: of the multiply-accumulates; None: an executor knows the precision of no product, of
+            none that is planned in integers, or is not asked.
         in_float: the products in float, the largest first: ``conv1 in float32 (12.5 %)``.
         rounded: of those in integers, the products whose real data the engine rounded itself, the
             largest first: ``fc (75 %)``.
@@ -37,7 +37,9 @@ class ExecutedShare:
 
 
 def executed_share(runners: Mapping[str, Executor], quantized: Quantized) -> ExecutedShare:
-    """What ``runners`` run in integers; a product that they do not list counts as one in float."""
+    """What ``runners`` run in integers; a product that they do not list counts as one in float,
+    and nothing is known where they list none of those that are planned in integers.
+    """
     total = sum(plan.macs for plan in quantized.plans.values())
     integer, left, rounded, unplanned = 0, [], [], []
     summed: dict[str, bool] = {}
@@ -46,7 +48,9 @@ def executed_share(runners: Mapping[str, Executor], quantized: Quantized) -> Exe
             found = executed_by(runners[graph])
         except Exception:  # whatever an engine raises here, its answers are measured
             return ExecutedShare()
-        if plan.macs and not any(found[node].precision for node in found.keys() & plan.node_macs):
+        # of a plan with products in integers those: a report on other nodes says nothing of them
+        asked = plan.integer_nodes or plan.node_macs.keys()
+        if plan.macs and not any(found[node].precision for node in found.keys() & asked):
             return ExecutedShare()
         for name, is_summed in _float_operands(plan, found):
             summed[name] = summed.get(name, True) and is_summed

@@ -4,19 +4,21 @@ of floats stay simulated where one product of theirs is not summed as the arithm
 
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 from onnx import numpy_helper, parser
+from onnxruntime import quantization
 
-from qbench.backends import Executed, IntegerBackend
+from qbench.backends import Executed, IntegerBackend, get_backend
 from qbench.calibration import calibrate
 from qbench.evaluation.executed_share import executed_share
 from qbench.judging import Cell, EnvironmentClass, Measurement
 from qbench.numerics import FloatSums, Override, get_arithmetic
-from qbench.quantization import get_schema, make_plan, quantize_model
+from qbench.quantization import get_schema, make_plan, quantize_model, read_plan
 
 
 def engine(**precisions: str) -> SimpleNamespace:
@@ -43,6 +45,40 @@ def test_of_several_graphs_the_graph_is_named_too() -> None:
     quantized = SimpleNamespace(plans={"encoder": plan(fc=60), "decoder": plan("fc", fc=40)})
     runners = {"encoder": engine(fc="uint8"), "decoder": engine(fc="uint8")}
     assert executed_share(runners, quantized).unplanned == ("encoder::fc",)
+
+
+def test_a_report_without_the_products_in_integers_is_no_report() -> None:
+    quantized = SimpleNamespace(plans={"": plan("conv", conv=90, norm=10)})
+    assert executed_share({"": engine(norm="float32")}, quantized).share is None
+
+
+@pytest.mark.parametrize("name", ["ort-cpu", "integer-ideal"])
+def test_products_quantized_at_run_time_ran_in_integers(name: str, tmp_path: Path) -> None:
+    ir.save(run_time_network(), tmp_path / "float.onnx")
+    quantization.quantize_dynamic(tmp_path / "float.onnx", tmp_path / "int8.onnx")
+    model = ir.load(tmp_path / "int8.onnx")
+    made = read_plan(model)
+    with get_backend(name).prepare(model) as runner:
+        found = executed_share({"": runner}, SimpleNamespace(plans={"": made}))
+    assert found.share == made.integer_macs < 1
+    assert found.in_float == ("norm in float32 (4.8 %, as planned)",)
+    assert found.unplanned == ()
+
+
+def run_time_network() -> ir.Model:
+    """A convolution, a BatchNormalization behind it, and a product of matrices."""
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[1, 2, 3, 3] x) => (float[1, 4, 3, 2] z) {
+        [conv] a = Conv<pads = [1, 1, 1, 1]> (x, w)
+        [norm] n = BatchNormalization (a, scale, bias, bias, scale)
+        [matmul] z = MatMul (n, v)
+    }"""
+    model = parser.parse_model(text)
+    random = np.random.default_rng(3)
+    for name, shape in {"w": (4, 2, 3, 3), "scale": (4,), "bias": (4,), "v": (3, 2)}.items():
+        array = random.uniform(0.5, 1.0, shape).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    return ir.serde.deserialize_model(model)
 
 
 def measured(*unplanned: str, planned: float = 0.4) -> Measurement:

@@ -446,6 +446,12 @@ class PairWriter:
         self.graph.insert_before(at, node)
         return node
 
+    def rename(self, node: ir.Node, wanted: str) -> None:
+        """Call ``node`` ``wanted``, or that with a number; a new node may have its old name."""
+        if node.name:
+            self._nodes.release(node.name)
+        node.name = self._nodes.fresh(wanted)
+
     def constant(self, name: str, array: npt.NDArray[Any]) -> ir.Value:
         """A new initializer."""
         return add_constant(self.graph, name, array, self.values)
@@ -633,7 +639,8 @@ _FUSED = frozenset({"MatMulIntegerToFloat", "DynamicQuantizeMatMul"})
 @dataclass(frozen=True, slots=True)
 class RaiseProducts:
     """Requires: constants are initializers. Ensures: no product of the above forms with a
-    constant weight is left.
+    constant weight is left. The float product keeps the name of the integer one, under which
+    engines report it.
 
     Left alone: a product whose scale is not found behind it, or that something else reads too.
     """
@@ -676,11 +683,12 @@ def _raised_product(node: ir.Node, writer: PairWriter) -> bool:
     qparams = writer.dequantized(
         multiply, [weight, flat, input_at(node, 3)], axis, f"{node_key(node)}.1"
     )
-    operator, name = float_name(node.op_type), node_key(node)
-    node.name = f"{name}_of_integers"
+    operator, name, origin = float_name(node.op_type), node_key(node), origin_of(node)
+    writer.rename(node, f"{name}_of_integers")
     real = writer.before(
         multiply, operator, [data, qparams], list(node.attributes.values()), name=name
     )
+    set_origin(real, origin)
     writer.take_place(multiply, real)
     return True
 
