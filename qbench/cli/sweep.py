@@ -2,7 +2,7 @@
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +39,7 @@ from qbench.storage import write_bytes, write_text
 from qbench.working import working
 
 if TYPE_CHECKING:
+    from qbench.backends import Backend
     from qbench.evaluation import SweepPlan
     from qbench.quantization import Schema
     from qbench.reporting import SweepTable
@@ -147,7 +148,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     suite = SuiteFiles(arguments, plan, mixtures) if arguments.write_suite else None
     made = plan.made()
     kept = _kept(arguments, files, made)
-    keys = enumerate(map(_made_key, made))
+    keys = enumerate(_cell_key(*cell) for cell in plan.cells)
     kept |= {place: tried[key] for place, key in keys if key in tried}
     cells = _measured(arguments, plan, (made, kept), files, began)
     say_content_notes(plan.shared)
@@ -203,7 +204,7 @@ def _files(arguments: argparse.Namespace) -> "ResultFile[SweepCell]":
 
 def _plan(
     arguments: argparse.Namespace, files: "ResultFile[SweepCell]"
-) -> "tuple[SweepPlan, dict[MadeKey, SweepCell]]":
+) -> "tuple[SweepPlan, dict[CellKey, SweepCell]]":
     """The cells, whose names are all known, and those that a search for a mixture measured; the
     subject is read once.
     """
@@ -255,12 +256,14 @@ def _plan(
     return replace(plan, schemas=[*schemas, *mixtures]), {} if drop is None else drop.tried
 
 
-MadeKey = tuple[tuple[str, str], ...]
-"""What a result is of, as a key."""
+CellKey = tuple[str, str | None]
+"""The names of a backend and of a schema; None: the float model. No two cells of a sweep have the
+same.
+"""
 
 
-def _made_key(made: "Mapping[str, str]") -> MadeKey:
-    return tuple(sorted(made.items()))
+def _cell_key(backend: "Backend", schema: "Schema | None") -> CellKey:
+    return backend.name, None if schema is None else schema.name
 
 
 _ROUNDING = 1e-9
@@ -273,14 +276,14 @@ class _Drop:
     Args:
         plan: of the sweep, without mixtures.
         files: each result is added to it; with ``--resume`` those in it are taken.
-        tried: what a result is of → the result.
     """
 
     def __init__(
         self, plan: "SweepPlan", files: "ResultFile[SweepCell]", arguments: argparse.Namespace
     ) -> None:
         self._plan, self._files, self._arguments = plan, files, arguments
-        self.tried: dict[MadeKey, SweepCell] = {}
+        self.tried: dict[CellKey, SweepCell] = {}
+        """What was measured or taken."""
         self.best: SweepCell | None = None
         """The one of the last schema that was accepted: each is coarser than those before it."""
 
@@ -315,8 +318,7 @@ class _Drop:
         say(f"mixed precision: {cell.name}: {_words(cell)}")
         if cell.is_measured and not kept:
             self._files.add(cell)
-        if made:
-            self.tried[_made_key(made)] = cell
+        self.tried[_cell_key(*plan.cells[-1])] = cell
         return cell
 
 

@@ -578,6 +578,22 @@ def test_a_search_for_a_drop_measures_each_mixture_once(blobs_files, qbench):
     assert {cell["schema"] for cell in again if cell["kept"]} == set(cells)
 
 
+def test_a_search_measures_each_cell_once_whose_results_cannot_be_taken_again(
+    blobs_files, qbench, monkeypatch
+):
+    from qbench.evaluation import SweepPlan
+
+    monkeypatch.setattr(SweepPlan, "made", lambda plan: tuple({} for _ in plan.cells))
+    code, _, err = qbench(
+        "sweep", "net.onnx", *DATA, "--backend", "ort-cpu-noopt", "--schema",
+        "w4a8_asym_pc,w8a8_asym_pc", "--mixed", "2", "--mixed-drop", "100",
+    )  # fmt: skip
+    assert code == 0, err
+    written = Path("sweep-net.jsonl").read_text().splitlines()
+    schemas = [json.loads(line).get("schema") for line in written]
+    assert sorted(filter(None, schemas)) == ["fp32", "w4a8_asym_pc", "w8a8_asym_pc"]
+
+
 def test_a_search_for_a_drop_needs_a_metric_with_a_loss(blobs_files, qbench):
     code, _, err = qbench(
         "sweep", "net.onnx", *DATA, "--backend", "ort-cpu-noopt", "--metrics", "sqnr", "--schema",
