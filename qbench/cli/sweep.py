@@ -82,7 +82,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mixed-drop",
         metavar="D",
-        type=float,
+        type=_drop,
         help="look for the coarsest mixture whose loss is at most D (percentage points of a share, "
         "else the unit of the metric), in at most N evaluations",
     )
@@ -132,6 +132,21 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     declare_cache(parser)
     declare_json(parser)
+
+
+def _drop(text: str) -> float:
+    """A number that is not below 0.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"found '{text}'; expected a number from 0 on")
+    return number
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:

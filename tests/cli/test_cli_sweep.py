@@ -612,6 +612,10 @@ def test_a_search_for_a_drop_needs_a_metric_with_a_loss(blobs_files, qbench):
         (("--mixed", "2"), "--mixed without --calib"),
         (("--mixed-cost", "bytes"), "--mixed-cost without --mixed"),
         (("--mixed-drop", "1"), "--mixed-drop without --mixed"),
+        (("--mixed-drop", "nan"), "--mixed-drop: found 'nan'; expected a number from 0 on"),
+        (("--mixed-drop", "inf"), "--mixed-drop: found 'inf'; expected a number from 0 on"),
+        (("--mixed-drop", "-1"), "--mixed-drop: found '-1'; expected a number from 0 on"),
+        (("--mixed-drop", "one"), "--mixed-drop: found 'one'; expected a number from 0 on"),
         (
             (*DATA[2:], "--mixed", "2", "--mixed-drop", "1", "--budget", "1m"),
             "--mixed-drop with --budget",
