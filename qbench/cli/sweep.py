@@ -291,12 +291,16 @@ class _Drop:
     Args:
         plan: of the sweep, without mixtures.
         files: each result is added to it; with ``--resume`` those in it are taken.
+
+    Raises:
+        InputError: every metric is a distance to fp32.
     """
 
     def __init__(
         self, plan: "SweepPlan", files: "ResultFile[SweepCell]", arguments: argparse.Namespace
     ) -> None:
         self._plan, self._files, self._arguments = plan, files, arguments
+        self._refuse_distances()
         self.tried: dict[CellKey, SweepCell] = {}
         """What was measured or taken."""
         self.best: SweepCell | None = None
@@ -305,20 +309,24 @@ class _Drop:
     def accepts(self, schema: "Schema") -> bool:
         """Whether ``schema`` loses at most so much; one that cannot run does not."""
         cell = self._cell(schema)
-        if not cell.is_measured:
+        if cell.loss is None:
             return False
-        if cell.is_distance or cell.loss is None:
-            raise InputError(
-                _doing(self._arguments),
-                found=f"--mixed-drop with '{cell.metric}', a distance to fp32",
-                expected="a metric that has a loss",
-                remedy="Score data with labels, or leave the option out.",
-            )
         scale = 100 if cell.unit == "%" else 1
         is_within = bool(scale * cell.loss <= self._arguments.mixed_drop + _ROUNDING)
         if is_within:
             self.best = cell
         return is_within
+
+    def _refuse_distances(self) -> None:
+        """Refuse metrics none of which has a loss, before anything is measured."""
+        uses = self._plan.shared.subject.metrics
+        if all(use.metric.is_distance for use in uses):
+            raise InputError(
+                _doing(self._arguments),
+                found=f"--mixed-drop with '{uses[0].name}', a distance to fp32",
+                expected="a metric that has a loss",
+                remedy="Score data with labels, or leave the option out.",
+            )
 
     def _cell(self, schema: "Schema") -> "SweepCell":
         from qbench.evaluation import sweep_cell

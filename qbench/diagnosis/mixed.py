@@ -91,7 +91,7 @@ class MixedSchemas:
     Args:
         schemas: from the coarsest to the finest, or in the order in which they were measured, each
             with graphs that neither a width nor another one gives.
-        units: how many there are.
+        units: how many have a sensitivity; 0 where nothing is to be mixed.
         runs: runs of a unit in float that sensitivities took.
     """
 
@@ -119,7 +119,7 @@ def mixed_schemas(
         accepts: whether a schema is good enough, which measures it. The points then look for the
             first of the steps that is: each halves those that are left. Steps lead to the coarsest
             width that is good enough as a whole, to float where none is; nothing is mixed where the
-            first is.
+            first is. Sensitivities are taken of the widths that steps lead to.
 
     Raises:
         InputError: widths that have other canonical passes or settings, or rules that select units
@@ -131,9 +131,11 @@ def mixed_schemas(
     finest = len(widths)
     if accepts is not None:
         finest = next((at for at, width in enumerate(widths) if accepts(width)), finest)
+    if finest == 0:
+        return MixedSchemas(schemas=(), units=0, runs=0)
     noise: list[dict[Unit, float]] = []
     weights: list[dict[Unit, Weight]] = []
-    for width in widths:
+    for width in widths[: finest + 1]:
         quantized = shared.quantized(width, backend.capabilities)
         noise.append(_noise_of(shared, width, backend))
         weights.append(

@@ -601,6 +601,7 @@ def test_a_search_for_a_drop_needs_a_metric_with_a_loss(blobs_files, qbench):
     )  # fmt: skip
     assert code == 2
     assert "--mixed-drop with 'sqnr', a distance to fp32" in err
+    assert not Path("sweep-net.jsonl").exists()  # nothing was measured before
 
 
 @pytest.mark.parametrize(

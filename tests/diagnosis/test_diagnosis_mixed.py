@@ -153,3 +153,15 @@ def test_nothing_is_mixed_where_the_coarsest_width_is_good_enough(
         shared, widths, get_backend("ort-cpu-noopt"), points=8, accepts=lambda _: True
     )
     assert found.schemas == ()
+    assert found.runs == 0
+
+
+@pytest.mark.slow
+def test_sensitivities_are_those_of_the_widths_that_steps_lead_to(
+    shared: SubjectArtifacts,
+) -> None:
+    widths = [get_schema(name) for name in ("w2a8_asym_pc", "w4a8_asym_pc", "w8a8_asym_pc")]
+    backend = get_backend("ort-cpu-noopt")
+    found = mixed_schemas(shared, widths, backend, points=1, accepts=lambda one: one is widths[1])
+    assert found.units > 0
+    assert found.runs == 2 * found.units
