@@ -238,7 +238,7 @@ def _own(arguments: argparse.Namespace, folder: Path, doing: str) -> _Subject:
     if arguments.calib:
         calibration = dataset_from_text(arguments.calib)[0]
         samples = SAMPLES.replace("@CALIB@", placed(arguments.calib, folder))
-        refuse_overlap(network.id, calibration, data)
+        refuse_overlap(network, calibration, data)
     else:
         calibration = fourth_of(data, doing)
         samples = PARTS

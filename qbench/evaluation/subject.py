@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx_ir as ir
 
 from qbench.errors import InputError, UnsupportedError
 from qbench.graph import Form, form_of, library_operators, library_remedy
 from qbench.metrics import Answers, Likelihoods, Metric, get_metric
 from qbench.number_text import counted
+from qbench.storage import digest_arrays
 from qbench.subjects import (
     Dataset,
     Preprocess,
@@ -138,7 +140,7 @@ class Subject:
                     expected="at least one sample",
                     remedy="Correct the function that the data set comes from, or choose another.",
                 )
-            refuse_overlap(self.model.id, self.calibration, dataset)
+            refuse_overlap(self.model, self.calibration, dataset)
         for use in self.metrics:
             if use.metric.needs_labels and self.data[use.data].labels is None:
                 raise InputError(
@@ -157,27 +159,62 @@ class Subject:
         return any(data.digest == dataset.digest for data in asking)
 
 
-def refuse_overlap(model: str, calibration: Dataset, scored: Dataset) -> None:
+def refuse_overlap(model: ZooModel, calibration: Dataset, scored: Dataset) -> None:
     """Check that no sample is both calibrated on and scored.
 
     Raises:
-        InputError: two samples come from one source; the first is named.
+        InputError: two samples come from one source, or are the same tokens to ``model``; the
+            first is named.
     """
-    names = dict(zip(reversed(scored.sources), reversed(scored.sample_ids), strict=True))
-    shared = {
-        source: one
-        for source, one in zip(calibration.sources, calibration.sample_ids, strict=True)
-        if source in names
+    if not len(calibration):
+        return
+    pairs, unit = _pairs(calibration, calibration.sources, scored, scored.sources), "source"
+    if not pairs:
+        unit = "sample"
+        pairs = _pairs(calibration, _tokens(model, calibration), scored, _tokens(model, scored))
+    if not pairs:
+        return
+    sample, other = next(iter(pairs.values()))
+    raise InputError(
+        f"Calibrating '{model.id}' on '{calibration.id}'",
+        found=(
+            f"{counted(len(pairs), unit)} that '{scored.id}' is scored on, e.g. '{sample}', "
+            f"there '{other}'"
+        ),
+        expected="calibration samples that are never scored",
+        remedy="Choose other calibration data.",
+    )
+
+
+def _pairs(
+    calibration: Dataset, learned: Sequence[str], scored: Dataset, counts: Sequence[str]
+) -> dict[str, tuple[str, str]]:
+    """What ``learned``, a text for each calibration sample, shares with ``counts``, one for each
+    scored sample → the ids of the two samples, each the first or only one that has it.
+    """
+    known = dict(zip(reversed(counts), reversed(scored.sample_ids), strict=False))
+    return {
+        text: (one, known[text])
+        for text, one in zip(learned, calibration.sample_ids, strict=False)
+        if text in known
     }
-    if shared:
-        source, sample = next(iter(shared.items()))
-        example = f"e.g. '{sample}', there '{names[source]}'"
-        raise InputError(
-            f"Calibrating '{model}' on '{calibration.id}'",
-            found=f"{counted(len(shared), 'source')} that '{scored.id}' is scored on, {example}",
-            expected="calibration samples that are never scored",
-            remedy="Choose other calibration data.",
-        )
+
+
+def _tokens(model: ZooModel, data: Dataset) -> tuple[str, ...]:
+    """A digest of the tokens of each sample of ``data``, where ``model`` is fed tokens alone; none
+    of another model.
+
+    The arrays next to the tokens, such as the document of each window, are not fed: two samples
+    that differ in these alone have different sources and are the same to the model.
+    """
+    sequence = getattr(model.task, "sequence", None)
+    if sequence is None or data.kind != "array":
+        return ()
+    samples = (data.load(index) for index in range(len(data)))
+    feeds = [one.get(sequence) if isinstance(one, Mapping) else one for one in samples]
+    if any(one is None for one in feeds):
+        return ()  # is refused where it is read, with the arrays that there are
+    return tuple(digest_arrays({sequence: np.asarray(one)}) for one in feeds)
 
 
 def build_subject(

@@ -49,6 +49,33 @@ def test_eval_says_what_the_cache_holds_and_refuses_it_in_a_reference(decoder, q
     assert "present.0.key" in err
 
 
+@pytest.mark.parametrize(
+    ("data", "arrays"),
+    [
+        ("scored.npz", ("input_ids",)),
+        ("scored.npz?sources=document", ("input_ids", "document")),
+        ("scored.npz", ("input_ids", "renumbered")),
+    ],
+)
+def test_calibration_on_scored_windows_is_refused_whatever_is_next_to_them(
+    decoder, qbench, data, arrays
+):
+    tokens = np.load("windows.npz")["input_ids"]
+    np.savez("scored.npz", input_ids=tokens, document=np.arange(6) // 2)
+    copied = {
+        "input_ids": tokens[:4],
+        "document": np.arange(4) // 2,
+        "renumbered": np.arange(4) + 9,
+    }
+    np.savez("copied.npz", **{name: copied[name] for name in arrays})
+    code, out, err = qbench(
+        "eval", "decoder.onnx", "--data", data, "--calib", "copied.npz", "--schema", "kv8h"
+    )
+    assert (code, out) == (2, "")
+    assert "found 4 samples that 'scored.npz" in err
+    assert "never scored" in err
+
+
 @pytest.mark.slow
 def test_a_profile_of_tokens_alone_is_checked_against_them(decoder, qbench):
     assert qbench("profile", "decoder.onnx", "--data", "others.npz", "-o", "p.json")[0] == 0
