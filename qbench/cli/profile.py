@@ -114,15 +114,18 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 
 def _check(arguments: argparse.Namespace, network: "ZooModel", samples: "Samples") -> ExitCode:
-    from qbench.calibration import Profile, data_of
-    from qbench.evaluation import fed_batches
+    from qbench.calibration import Profile
+    from qbench.evaluation import data_of_profile
     from qbench.graph import graph_digest
     from qbench.passes import canonicalize
     from qbench.subjects import only_graph
 
     profile, model = Profile.load(arguments.check), only_graph(network)
     profile.require_graph(graph_digest(canonicalize(model, arguments.canonical)), arguments.model)
-    profile.require_data(data_of(model, fed_batches(network, samples)), arguments.data)
+    data = data_of_profile(
+        network, samples, pipeline=arguments.canonical, threads=arguments.threads
+    )
+    profile.require_data(data, arguments.data)
     return _tell(arguments, arguments.check, profile)
 
 

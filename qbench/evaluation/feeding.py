@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 from qbench.backends import Array, Feeds, get_backend
-from qbench.calibration import Profile, calibrate
+from qbench.calibration import Profile, calibrate, data_of
 from qbench.evaluation.artifacts import prepare_runners
 from qbench.evaluation.measure import FLOAT_BACKEND
 from qbench.evaluation.quantizer_run import stacked
@@ -94,6 +94,23 @@ def profile_of(
         threads=threads,
     ).values()
     return profile
+
+
+def data_of_profile(
+    network: ZooModel, samples: Samples, *, pipeline: str = DEFAULT, threads: int = 1
+) -> str:
+    """The digest of the data of ``profile_of`` with the same arguments.
+
+    Samples that are fed as they are need no run. What a task feeds may be what the graph made
+    before (the past of a decoder), whose last bits depend on the graph that runs: the very one of
+    the profile runs again.
+
+    Raises:
+        InputError: as of ``profile_of``.
+    """
+    if _are_inputs(network, samples):
+        return data_of(only_graph(network), samples.batches())
+    return profile_of(network, samples, pipeline=pipeline, threads=threads).data
 
 
 def _are_inputs(network: ZooModel, samples: Samples) -> bool:

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from qbench.calibration import Profile
@@ -54,6 +55,60 @@ def test_a_profile_is_checked_against_model_and_data(halves, qbench):
     code, _, err = profile(qbench, "first.npz", "--check", "p.json")
     assert code == 2
     assert "a profile of another graph" in err
+
+
+DECODER = """<ir_version: 10, opset_import: ["" : 21]>
+decoder (int64[N,T] input_ids, float[N,1,P,8] past_key, float[N,1,P,8] past_value)
+    => (float[N,T,16] logits, float[N,1,U,8] present_key, float[N,1,U,8] present_value)
+    <int64[2] flat = {-1,8}, int64[1] one = {1}> {
+  e = Gather<axis=0>(table, input_ids)
+  f = Reshape(e, flat)
+  k = Gemm<alpha=0.3, beta=0.7>(f, wk, bk)
+  shape = Shape(e)
+  k3 = Reshape(k, shape)
+  k4 = Unsqueeze(k3, one)
+  present_key = Concat<axis=2>(past_key, k4)
+  v = MatMul(e, wv)
+  v4 = Unsqueeze(v, one)
+  present_value = Concat<axis=2>(past_value, v4)
+  q = MatMul(e, wq)
+  q4 = Unsqueeze(q, one)
+  turned = Transpose<perm=[0,1,3,2]>(present_key)
+  scores = MatMul(q4, turned)
+  shares = Softmax<axis=-1>(scores)
+  read = MatMul(shares, present_value)
+  joined = Squeeze(read, one)
+  logits = MatMul(joined, wo)
+}"""
+"""Canonical passes take alpha and beta of its key into the weights, which changes last bits."""
+
+
+def save_decoder() -> None:
+    """``decoder.onnx``, and ``windows.npz`` of its tokens."""
+    rng = np.random.default_rng(0)
+    model = onnx.parser.parse_model(DECODER)
+    shapes = {"table": (16, 8), "bk": (8,), "wo": (8, 16)}
+    shapes |= dict.fromkeys(("wk", "wv", "wq"), (8, 8))
+    for name, shape in shapes.items():
+        array = rng.normal(size=shape).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    onnx.save(model, "decoder.onnx")
+    np.savez("windows.npz", input_ids=rng.integers(0, 16, (6, 12)))
+
+
+def test_a_profile_of_a_decoder_is_checked_with_the_past_that_its_own_graph_makes(
+    tmp_path, monkeypatch, qbench
+):
+    monkeypatch.chdir(tmp_path)
+    save_decoder()
+    command = ("profile", "decoder.onnx", "--data", "windows.npz")
+    assert qbench(*command, "-o", "p.json")[0] == 0
+    assert Profile.load("p.json").values["past_key"].high > 0
+    code, _, err = qbench(*command, "--check", "p.json")
+    assert code == 0, err
+    code, _, err = qbench(*command, "--count", "5", "--check", "p.json")
+    assert code == 2
+    assert "a profile of other samples" in err
 
 
 def test_calibration_samples_are_named_as_elsewhere(halves, qbench):
