@@ -324,7 +324,7 @@ def is_quantized(model: ir.Model) -> bool:
 
 def has_quantized_products(model: ir.Model) -> bool:
     """Whether ``model`` answers something else than its float model: most products are on
-    integers, or weights alone are quantized, however few.
+    integers, or weights are quantized, however few, whatever else is.
 
     A float model with a few pairs on activations, placed by hand, is none.
 
@@ -334,7 +334,7 @@ def has_quantized_products(model: ir.Model) -> bool:
     if form_of(model) is not Form.QDQ:
         return is_quantized(model)
     plan = read_plan(model)
-    return plan.is_of_weights_alone or plan.integer_macs > _QUANTIZED
+    return bool(plan.constants) or plan.integer_macs > _QUANTIZED
 
 
 # float8 is no integer. An engine that multiplies it would read the codes of both operands.

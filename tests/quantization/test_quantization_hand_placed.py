@@ -97,6 +97,26 @@ def test_a_model_with_one_quantized_weight_is_not_the_float_model() -> None:
     assert not has_quantized_products(of_activation)
 
 
+ALL_WEIGHTS = """wd = DequantizeLinear<axis=0>(wq, ws)
+c = Conv<pads=[1,1,1,1]>(x, wd, b)
+r = Sigmoid(c)
+rq = QuantizeLinear(r, s, p)
+rd = DequantizeLinear(rq, s, p)
+t = Tanh(rd)
+vd = DequantizeLinear(vq, s)
+z = Conv(t, vd, b2)"""
+
+
+def test_a_pair_elsewhere_makes_no_float_model_of_quantized_weights() -> None:
+    constants = {name: array for name, array in CONSTANTS.items() if name != "w2"}
+    constants |= {**FIXED, **OF_WEIGHT, "vq": INT8[:4, :1, :1, :1].repeat(6, 1)}
+    model = model_of("float[N,3,8,8] x", "float[N,4,8,8] z", ALL_WEIGHTS, **constants)
+    plan = read_plan(model)
+    assert not plan.is_of_weights_alone
+    assert (plan.weight_mac_count, plan.integer_macs) == (plan.macs, 0)
+    assert has_quantized_products(model)
+
+
 def test_an_activation_keeps_its_pair_and_the_rest_is_planned() -> None:
     model = net(behind=ACTIVATION, r="rd", **FIXED)
     assert not is_quantized(model)
