@@ -114,7 +114,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         QbenchError: the model, the samples, the schema or the method is wrong or missing, or they
             do not fit together.
     """
-    from qbench.evaluation import fed_arrays
+    from qbench.evaluation import are_inputs, fed_arrays
     from qbench.graph import save_model
     from qbench.quantization import fit_model, insert_qdq, ranges_text
     from qbench.storage import write_text
@@ -134,6 +134,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache)
     )
     labels = _labels(arguments, samples) if arguments.labels else None
+    if arguments.labels and not are_inputs(network, samples):
+        raise _not_labelled(arguments, f"samples that the task of '{network.id}' makes others of")
     graph = only_graph(network)
     feeds = fed_arrays(network, samples, f"Fitting '{arguments.model}'")
     count = len(next(iter(feeds.values())))
@@ -228,13 +230,17 @@ def _tell_shapes(arguments: argparse.Namespace, count: int, samples: int) -> Non
     """
     found = f"{counted(samples, 'sample')} that the task feeds in other numbers or several shapes"
     if arguments.labels:
-        raise InputError(
-            f"Fitting '{arguments.model}' by labels",
-            found=found,
-            expected="samples that are fed as they are, one label for each",
-            remedy="Leave --labels out: the aim is then what the float model gives.",
-        )
+        raise _not_labelled(arguments, found)
     say(f"note: {found}: fitted on {count} of the most frequent shape")
+
+
+def _not_labelled(arguments: argparse.Namespace, found: str) -> InputError:
+    return InputError(
+        f"Fitting '{arguments.model}' by labels",
+        found=found,
+        expected="samples that are fed as they are, one class for each",
+        remedy="Leave --labels out: the aim is then what the float model gives.",
+    )
 
 
 def _labels(arguments: argparse.Namespace, samples: "Samples") -> "np.ndarray[Any, Any]":
@@ -248,12 +254,7 @@ def _labels(arguments: argparse.Namespace, samples: "Samples") -> "np.ndarray[An
     labels = samples.whole_labels
     each = [] if labels is None else [np.ravel(one) for one in labels]
     if not each or any(one.size != 1 for one in each):
-        raise InputError(
-            f"Fitting '{arguments.model}' by labels",
-            found=f"samples of '{arguments.data}' without a class each",
-            expected="one class for every sample",
-            remedy="Leave --labels out: the aim is then what the float model gives.",
-        )
+        raise _not_labelled(arguments, f"samples of '{arguments.data}' without a class each")
     return np.concatenate(each).astype(np.int64)
 
 

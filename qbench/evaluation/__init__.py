@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from qbench.evaluation.artifacts import SubjectArtifacts as SubjectArtifacts
     from qbench.evaluation.artifacts import prepare_runners as prepare_runners
     from qbench.evaluation.cell_model import cache_words as cache_words
+    from qbench.evaluation.feeding import are_inputs as are_inputs
     from qbench.evaluation.feeding import data_of_profile as data_of_profile
     from qbench.evaluation.feeding import fed_arrays as fed_arrays
     from qbench.evaluation.feeding import fed_batches as fed_batches

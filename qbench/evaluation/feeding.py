@@ -18,6 +18,20 @@ from qbench.passes import DEFAULT
 from qbench.subjects import BATCH, Samples, ZooModel, holds_past, only_graph
 
 
+def are_inputs(network: ZooModel, samples: Samples) -> bool:
+    """Whether ``samples`` are fed as they are: each input has an array, and there are no others.
+
+    Samples that hold the past of a decoder are too: its task would make another one.
+
+    Raises:
+        InputError: the model has several graphs.
+    """
+    model = only_graph(network)
+    names = next(samples.batches(1)).keys()
+    inputs = {value.name for value in model.graph.inputs} - model.graph.initializers.keys()
+    return names == inputs or holds_past(model, names)
+
+
 def fed_batches(network: ZooModel, samples: Samples, size: int = BATCH) -> Iterator[Feeds]:
     """The batches that the graph of ``network`` is fed for ``samples``.
 
@@ -29,7 +43,7 @@ def fed_batches(network: ZooModel, samples: Samples, size: int = BATCH) -> Itera
     Raises:
         InputError: the model has several graphs, or its task refuses a sample.
     """
-    if _are_inputs(network, samples):
+    if are_inputs(network, samples):
         yield from samples.batches(size)
         return
     with ExitStack() as stack:
@@ -74,7 +88,7 @@ def profile_of(
         InputError: as of ``fed_batches``; a value is not finite (the sample is named).
     """
     model = only_graph(network)
-    if _are_inputs(network, samples):
+    if are_inputs(network, samples):
         return calibrate(
             model,
             samples.batches(),
@@ -108,17 +122,6 @@ def data_of_profile(
     Raises:
         InputError: as of ``profile_of``.
     """
-    if _are_inputs(network, samples):
+    if are_inputs(network, samples):
         return data_of(only_graph(network), samples.batches())
     return profile_of(network, samples, pipeline=pipeline, threads=threads).data
-
-
-def _are_inputs(network: ZooModel, samples: Samples) -> bool:
-    """Whether ``samples`` are fed as they are: each input has an array, and there are no others.
-
-    Samples that hold the past of a decoder are too: its task would make another one.
-    """
-    model = only_graph(network)
-    names = next(samples.batches(1)).keys()
-    inputs = {value.name for value in model.graph.inputs} - model.graph.initializers.keys()
-    return names == inputs or holds_past(model, names)

@@ -4,6 +4,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import qbench.extension
@@ -55,3 +56,33 @@ def test_other_input_is_looked_at_before_what_fits(
 def test_a_rate_is_a_number_above_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*WORDS, *SCHEMA, "tqt", "--rate", "0", "-o", str(tmp_path / "q.onnx")]) == 2
     assert "expected a number above 0" in said(capsys)
+
+
+PAIRS = """
+from qbench.extension import Extension
+from qbench.graph import load_model
+from qbench.subjects import ReadyArray, Verification, ZooModel
+
+
+def network():
+    return ZooModel(id="pairnet", graphs={"model": lambda: load_model("net.onnx")},
+                    preprocess=ReadyArray(), task=Verification(input="x"), origin="x")
+
+
+EXTENSION = Extension(name="pairs", models={"pairnet": network})
+"""
+
+
+def test_labels_are_refused_where_a_task_makes_other_rows_in_the_same_number(
+    blobs_files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three pairs of three sounds: the graph is fed the sounds, and labels are of the pairs."""
+    Path("fit_pairs.py").write_text(PAIRS)
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    sounds = np.load("train.npz")["x"][:3]
+    np.savez("pairs.npz", first=sounds, second=sounds[[1, 2, 0]], y=[0, 1, 1])
+    words = ["fit", "pairnet", "--calib", "pairs.npz", *SCHEMA, "tqt", "-o", "q.onnx"]
+    assert main([*words, "--labels", "--extension", "fit_pairs:EXTENSION"]) == 2
+    found = said(capsys)
+    assert "by labels: found samples that the task" in found
+    assert "Leave --labels out" in found
