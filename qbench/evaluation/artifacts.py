@@ -28,6 +28,7 @@ from qbench.errors import InputError, QbenchError, UnsupportedError
 from qbench.evaluation.fp32_run import FP32_VERSION, run_arrays, stored_run
 from qbench.evaluation.quantizer_run import (
     RUN_VERSION,
+    STACKED_VERSION,
     QuantizerTask,
     joined_note,
     read_run,
@@ -663,7 +664,7 @@ class SubjectArtifacts:
             digest = digest_arrays(stacked(self.calibration_feeds[graph], doing))
             path.write_text(digest, encoding="utf-8")
 
-        key = digest_plain([graph, made_from, made_by, RUN_VERSION])
+        key = digest_plain([graph, made_from, made_by, STACKED_VERSION, RUN_VERSION])
         return self._entry("fed", key, make, calibration).read_text(encoding="utf-8")
 
     def forget(self, schema: "Schema", capabilities: Capabilities) -> None:

@@ -55,7 +55,7 @@ def fed_batches(network: ZooModel, samples: Samples, size: int = BATCH) -> Itera
 
 def fed_arrays(network: ZooModel, samples: Samples, doing: str) -> dict[str, Array]:
     """Graph input → all that it is fed for ``samples`` along the first axis; where a task makes
-    batches of several shapes, those of the most frequent one.
+    batches of several shapes, those of the shape that most rows have.
 
     Raises:
         InputError: as of ``fed_batches``.

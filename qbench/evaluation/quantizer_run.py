@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 RUN_VERSION = 2
 """Of the way in which a quantizer is run: entries of another one are not read."""
+STACKED_VERSION = 2
+"""Of how samples of one shape are chosen: digests of others are not read."""
 NOTE = "note.json"
 _WRITTEN = ("out.onnx", "out.tflite")
 _UNWATCHED = (
@@ -114,7 +116,7 @@ def read_run(entry: Path) -> tuple[ir.Model, QuantizerNote]:
 
 def stacked(batches: "Sequence[Feeds]", doing: str) -> "dict[str, Array]":
     """Input → its samples of ``batches`` along axis 0; where samples have several shapes, those
-    of the most frequent one.
+    of the shape that most of them have.
 
     Raises:
         UnsupportedError: an input has no sample axis that all others have, too.
@@ -133,8 +135,13 @@ def stacked(batches: "Sequence[Feeds]", doing: str) -> "dict[str, Array]":
         groups.setdefault(shape, []).append(feeds)
     if not groups:
         return {}
-    chosen = max(groups.values(), key=len)
+    chosen = max(groups.values(), key=_count)
     return {name: np.concatenate([feeds[name] for feeds in chosen]) for name in chosen[0]}
+
+
+def _count(group: "Sequence[Feeds]") -> int:
+    """The samples of all batches in ``group``."""
+    return sum(len(next(iter(feeds.values()))) for feeds in group)
 
 
 def quantizer_python(quantizer: "Quantizer", cache: Cache) -> Path:
