@@ -55,6 +55,7 @@ class TorchExporter:
         inputs = _named_inputs(module, example, doing)
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
+            _refuse_observers_without_data(module, inputs, doing)
             try:
                 return _written(module, inputs)
             except Exception as error:  # exporters raise whatever their steps raise
@@ -120,6 +121,47 @@ def _is_prepared(module: nn.Module) -> bool:
     """Whether it has observers of eager mode, among them those of QAT."""
     observing = (torch.ao.quantization.ObserverBase, torch.ao.quantization.FakeQuantizeBase)
     return any(isinstance(one, observing) for one in module.modules())
+
+
+def _refuse_observers_without_data(
+    module: nn.Module, inputs: Mapping[str, torch.Tensor], doing: str
+) -> None:
+    """Check that every observer that ``inputs`` reach has seen data: without it PyTorch converts
+    to scale 1.
+
+    Raises:
+        UnsupportedError: one has not.
+    """
+    if not any(_lacks_data(one) for one in module.modules()):
+        return
+    run = copy.deepcopy(module).eval()
+    reached: list[str] = []
+    for name, one in run.named_modules():
+        if _lacks_data(one):
+            one.register_forward_pre_hook(lambda *_, name=name: reached.append(name))
+    with suppress(Exception):  # what the module raises is said where it is exported
+        run(*inputs.values())
+    if reached:
+        raise UnsupportedError(
+            doing,
+            found=f"a prepared module whose observer '{reached[0]}' has seen no data",
+            expected="ranges in every observer: without data the scale is 1",
+            remedy="Run calibration samples through it first, then return it.",
+        )
+
+
+def _lacks_data(module: nn.Module) -> bool:
+    """Whether it is an observer of ranges, not of each batch anew, that holds none; of QAT it is
+    inside what rounds, which may run without calling it.
+    """
+    if isinstance(module, torch.ao.quantization.FakeQuantizeBase):
+        module = getattr(module, "activation_post_process", module)
+    if not isinstance(module, torch.ao.quantization.ObserverBase):
+        return False
+    low = getattr(module, "min_val", None)
+    if not isinstance(low, torch.Tensor) or getattr(module, "is_dynamic", False):
+        return False
+    return low.numel() == 0 or bool(torch.isinf(low).any())
 
 
 def _named_inputs(module: nn.Module, example: object, doing: str) -> dict[str, torch.Tensor]:

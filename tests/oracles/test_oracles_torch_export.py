@@ -69,6 +69,37 @@ def converted():
     return quantization.convert(trained()[0].eval()), EXAMPLE
 
 
+class Spare(Net):
+    def __init__(self):
+        super().__init__()
+        self.unused = nn.Linear(4, 4)
+
+
+def _prepared(kind):
+    torch.manual_seed(0)
+    torch.backends.quantized.engine = "fbgemm"
+    module = quantization.fuse_modules(kind().eval(), [["conv", "bn", "relu"]])
+    module.qconfig = quantization.get_default_qconfig("fbgemm")
+    return quantization.prepare(module)
+
+
+def uncalibrated():
+    return _prepared(Net), EXAMPLE
+
+
+def untrained():
+    torch.backends.quantized.engine = "fbgemm"
+    module = net()[0].train()
+    module.qconfig = quantization.get_default_qat_qconfig("fbgemm")
+    return quantization.prepare_qat(module), EXAMPLE
+
+
+def calibrated():
+    module = _prepared(Spare)
+    module(torch.randn(16, 3, 8, 8, generator=torch.Generator().manual_seed(1)))
+    return module, EXAMPLE
+
+
 def odd():
     return Odd(), EXAMPLE
 
@@ -129,6 +160,17 @@ def test_what_eager_mode_makes_is_a_given_model_with_q_and_dq(nets, factory):
     assert found.integer_macs == 1.0
     assert found.executed_macs == 1.0
     assert found.score("cosine").value > 0.5  # its batch norms have seen other statistics
+
+
+@pytest.mark.parametrize("factory", ["uncalibrated", "untrained"])
+def test_observers_that_have_seen_no_data_are_refused(nets, factory):
+    with pytest.raises(UnsupportedError, match="has seen no data") as caught:
+        graph_of(f"{nets}:{factory}")
+    assert "calibration samples" in caught.value.remedy
+
+
+def test_an_observer_of_a_layer_that_is_not_used_needs_no_data(nets):
+    assert form_of(graph_of(f"{nets}:calibrated")) is Form.QDQ
 
 
 def test_examples_by_name_are_those_arguments_whatever_their_order(nets):
