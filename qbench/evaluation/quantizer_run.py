@@ -5,6 +5,7 @@ folder/model.onnx, folder/calibration.npz  ──command──→  folder/out.on
 
 import os
 import shutil
+import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -175,14 +176,31 @@ def _base_python(quantizer: "Quantizer") -> Path:
     if os.sep in asked:
         return program_in(quantizer.file.parent / Path(asked).expanduser())
     found = shutil.which(f"python{asked}")
-    if found is None:
+    if found is None or not _starts(found):
+        more = f": {found} does not start it" if found else ""
         raise UnavailableError(
             f"Running the quantizer '{quantizer.name}'",
-            found=f"no Python {asked} on this computer",
+            found=f"no Python {asked} on this computer{more}",
             expected=f"the program python{asked} in the search path",
             remedy="Install it, or write the path of one as 'python' in the TOML file.",
         )
     return Path(found)
+
+
+def _starts(program: str) -> bool:
+    """Whether ``program`` is a Python that runs: a launcher of versions may lack the one asked for,
+    which would pass for an error of the quantizer.
+    """
+    try:
+        done = subprocess.run(
+            (program, "-I", "-c", ""),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except OSError:
+        return False
+    return done.returncode == 0
 
 
 def _run_once(task: QuantizerTask, python: Path, folder: Path) -> tuple[ToolEnd, WrittenFile, Path]:

@@ -1,6 +1,7 @@
 """Quantizers of other people as schemas: what runs, what is refused, what is contained."""
 
 import json
+import os
 import socket
 import sys
 import time
@@ -12,7 +13,13 @@ from quantizer_scripts import HEAD, QUANTIZES, SAVES, network, subject, write_qu
 
 from qbench.backends import get_backend
 from qbench.cli import main
-from qbench.errors import InputError, NotFetchedError, QbenchError, UnsupportedError
+from qbench.errors import (
+    InputError,
+    NotFetchedError,
+    QbenchError,
+    UnavailableError,
+    UnsupportedError,
+)
 from qbench.evaluation import SubjectArtifacts, environment_here, measure_cell, quantizer_run
 from qbench.extension import extending_packages
 from qbench.graph import save_model
@@ -441,6 +448,16 @@ def test_two_links_to_one_python_share_the_environment_of_a_lock(tmp_path, monke
         (tmp_path / "fake.txt").write_text("numpy==2.0.0\n")
         quantizer_run.quantizer_python(load_quantizer(path), Cache(tmp_path / "cache"))
     assert bases == [Path(sys.executable).resolve()] * 2
+
+
+def test_a_python_that_is_a_launcher_without_that_version_is_missing(tmp_path, monkeypatch):
+    launcher = tmp_path / "bin" / "python3.7"
+    launcher.parent.mkdir()
+    launcher.write_text("#!/bin/sh\necho 'python3.7: command not found' >&2\nexit 127\n")
+    launcher.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{launcher.parent}{os.pathsep}{os.environ['PATH']}")
+    found = refused(tmp_path, "", UnavailableError, python="3.7").found
+    assert found == f"no Python 3.7 on this computer: {launcher} does not start it"
 
 
 def test_versions_of_the_lock_are_read(tmp_path):
