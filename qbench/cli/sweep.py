@@ -158,13 +158,13 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     began = time.monotonic()
     _refuse_mixed(arguments)
     files = _files(arguments)
-    plan, tried = _plan(arguments, files)
+    plan, drop = _plan(arguments, files)
     mixtures = _mixture_files(arguments, plan.schemas)
     suite = SuiteFiles(arguments, plan, mixtures) if arguments.write_suite else None
     made = plan.made()
     kept = _kept(arguments, files, made)
-    keys = enumerate(_cell_key(*cell) for cell in plan.cells)
-    kept |= {place: tried[key] for place, key in keys if key in tried}
+    if drop is not None:
+        kept |= drop.taken(plan)
     cells = _measured(arguments, plan, (made, kept), files, began)
     say_content_notes(plan.shared)
     _refuse_all_refused(arguments, cells)
@@ -172,7 +172,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if arguments.json:
         from qbench.reporting import sweep_facts
 
-        print_json(sweep_facts(table))
+        facts = sweep_facts(table)
+        if drop is not None:
+            facts["coarsest_within_drop"] = drop.best_name
+        print_json(facts)
     else:
         _print_table(table)
     _write_pictures(arguments, table)
@@ -219,9 +222,9 @@ def _files(arguments: argparse.Namespace) -> "ResultFile[SweepCell]":
 
 def _plan(
     arguments: argparse.Namespace, files: "ResultFile[SweepCell]"
-) -> "tuple[SweepPlan, dict[CellKey, SweepCell]]":
-    """The cells, whose names are all known, and those that a search for a mixture measured; the
-    subject is read once.
+) -> "tuple[SweepPlan, _Drop | None]":
+    """The cells, whose names are all known, and what a search for a mixture within a drop
+    measured; the subject is read once.
     """
     import qbench
     from qbench.backends import get_backend
@@ -263,12 +266,12 @@ def _plan(
         threads=arguments.threads,
     )
     if not arguments.mixed:
-        return plan, {}
+        return plan, None
     drop = None
     if arguments.mixed_drop is not None:
         drop = _Drop(plan, files, arguments)
     mixtures = _mixtures(arguments, plan, drop)
-    return replace(plan, schemas=[*schemas, *mixtures]), {} if drop is None else drop.tried
+    return replace(plan, schemas=[*schemas, *mixtures]), drop
 
 
 CellKey = tuple[str, str | None]
@@ -301,10 +304,15 @@ class _Drop:
     ) -> None:
         self._plan, self._files, self._arguments = plan, files, arguments
         self._refuse_distances()
-        self.tried: dict[CellKey, SweepCell] = {}
+        self._tried: dict[CellKey, SweepCell] = {}
         """What was measured or taken."""
-        self.best: SweepCell | None = None
-        """The one of the last schema that was accepted: each is coarser than those before it."""
+        self.best_name: str | None = None
+        """The cell of the last schema that was accepted: each is coarser than those before it."""
+
+    def taken(self, plan: "SweepPlan") -> "dict[int, SweepCell]":
+        """Place among the cells of ``plan`` → its result, of those that were tried."""
+        keys = enumerate(_cell_key(*cell) for cell in plan.cells)
+        return {place: self._tried[key] for place, key in keys if key in self._tried}
 
     def accepts(self, schema: "Schema") -> bool:
         """Whether ``schema`` loses at most so much; one that cannot run does not."""
@@ -314,7 +322,7 @@ class _Drop:
         scale = 100 if cell.unit == "%" else 1
         is_within = bool(scale * cell.loss <= self._arguments.mixed_drop + _ROUNDING)
         if is_within:
-            self.best = cell
+            self.best_name = cell.name
         return is_within
 
     def _refuse_distances(self) -> None:
@@ -341,7 +349,7 @@ class _Drop:
         say(f"mixed precision: {cell.name}: {_words(cell)}")
         if cell.is_measured and not kept:
             self._files.add(cell)
-        self.tried[_cell_key(*plan.cells[-1])] = cell
+        self._tried[_cell_key(*plan.cells[-1])] = cell
         return cell
 
 
@@ -366,9 +374,7 @@ def _mixtures(
         f"for their sensitivity, {made} to evaluate"
     )
     if drop is not None:
-        best = "none that was measured"
-        if drop.best is not None:
-            best = drop.best.name
+        best = drop.best_name or "none that was measured"
         say(f"the coarsest that loses at most {arguments.mixed_drop:g}: {best}")
     return list(found.schemas)
 

@@ -563,19 +563,22 @@ def test_a_search_for_a_drop_measures_each_mixture_once(blobs_files, qbench):
     )  # fmt: skip
     code, out, err = qbench(*command)
     assert code == 0, err
-    cells = {cell["schema"]: cell for cell in json.loads(out)["cells"]}
+    facts = json.loads(out)
+    cells = {cell["schema"]: cell for cell in facts["cells"]}
     mixtures = [name for name in cells if "_mixed" in name]
     assert 1 <= len(mixtures) <= 4
     assert 100 * cells["w2a8_asym_pt"]["loss"] > 0.5
-    (said,) = (line for line in err.splitlines() if "the coarsest that loses at most" in line)
-    best = said.rpartition("+")[2]
-    assert 100 * cells[best]["loss"] <= 0.5
+    best = facts["coarsest_within_drop"]
+    assert f"the coarsest that loses at most 0.5: {best}\n" in err
+    (found,) = (cell for cell in facts["cells"] if cell["cell"] == best)
+    assert 100 * found["loss"] <= 0.5
     written = Path("sweep-net.jsonl").read_text().splitlines()[-len(cells) :]
     assert len({json.loads(line)["schema"] for line in written}) == len(cells)
     code, out, err = qbench(*command, "--resume")
     assert code == 0, err
-    again = json.loads(out)["cells"]
-    assert {cell["schema"] for cell in again if cell["kept"]} == set(cells)
+    again = json.loads(out)
+    assert again["coarsest_within_drop"] == best
+    assert {cell["schema"] for cell in again["cells"] if cell["kept"]} == set(cells)
 
 
 def test_a_search_measures_each_cell_once_whose_results_cannot_be_taken_again(
