@@ -182,8 +182,8 @@ def declare_form(parser: argparse.ArgumentParser) -> None:
         default="qdq",
         help=(
             "Q/DQ pairs (default); QLinearConv and similar operators where they exist; nbits: "
-            "MatMulNBits and GatherBlockQuantized for weights in blocks; gqa: GroupQueryAttention "
-            "for quantized keys and values"
+            "MatMulNBits for weights in blocks, and GatherBlockQuantized for tables that the model "
+            "has in blocks already; gqa: GroupQueryAttention for quantized keys and values"
         ),
     )
     parser.add_argument(

@@ -219,6 +219,23 @@ def test_a_table_goes_there_and_back() -> None:
     assert np.array_equal(run(written, "ort-cpu-noopt", ids), run(model, "ort-cpu-noopt", ids))
 
 
+def test_the_table_of_an_embedding_stays_float() -> None:
+    proto = parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 21]>
+        net (int64[N] ids) => (float[N,32] y) {
+        [embed] a = Gather(table, ids)
+        [fc] y = MatMul(a, w)
+        }"""
+    )
+    for name, shape in (("table", (64, 32)), ("w", (32, 32))):
+        array = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+        proto.graph.initializer.append(numpy_helper.from_array(array, name))
+    model = ir.from_proto(proto)
+    written, left = lower_blocks(quantize_model(model, make_plan(model, None, "w4a16")))
+    assert [node.op_type for node in written.graph] == ["Gather", "MatMulNBits"]
+    assert left == {}
+
+
 def test_the_type_of_two_bits_is_read() -> None:
     if onnx.defs.onnx_opset_version() < 25:
         pytest.skip("this onnx has no integers of two bits")
