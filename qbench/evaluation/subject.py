@@ -254,7 +254,9 @@ def build_subject(
         data={scored.id: scored},
         metrics=_uses(network, scored, metrics),
         calibration=learned if count is None or calibration is None else learned.take(count),
-        given=None if given is None else read_network(given, scored, preprocess, output),
+        given=None
+        if given is None
+        else read_network(given, scored, preprocess, output, like=network),
     )
 
 

@@ -1,9 +1,10 @@
 """Models that a user names: an ONNX file as a classifier, or a model of the catalogue."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,12 @@ from qbench.subjects.value_tasks import Regression, Restoration, Segmentation
 
 
 def read_network(
-    model: str, data: Dataset, preprocess: Preprocess | None, output: str | None = None
+    model: str,
+    data: Dataset,
+    preprocess: Preprocess | None,
+    output: str | None = None,
+    *,
+    like: ZooModel | None = None,
 ) -> ZooModel:
     """The model of the catalogue, or that of the file ``model`` with ``preprocess`` in front.
 
@@ -44,28 +50,36 @@ def read_network(
         data: the samples; a file without ``preprocess`` gets the usual one of their kind.
         preprocess: replaces that of the catalogue's model; None: do not replace it.
         output: as in ``model_from_file``.
+        like: its float model; a file is fed and judged as this one is where ``data`` are of a kind
+            that only models of the catalogue read.
 
     Raises:
         InputError: no such file or name; an output of a model of the catalogue; data of a kind that
             has no preprocessing of its own, or whose arrays are not the inputs of the graph.
     """
     named = _catalogue_model(model)
+    if named is None and like is not None and data.kind not in _USUAL:
+        return _file_like(model, like, output)
     if named is None:
         return model_from_file(
             model, preprocess=preprocess or _usual_preprocess(data), output=output, data=data
         )
     if output is not None:
-        raise InputError(
-            f"Reading output '{output}' of '{model}'",
-            found="a model of the catalogue, whose task says what it reads",
-            expected="a model file",
-            remedy="Leave --output out.",
-        )
+        raise _task_reads_outputs(output, model)
     if preprocess is None:
         return named
     if _is_fed_as_it_is(named):
         preprocess = _fitted(only_graph(named), preprocess, data)
     return replace(named, preprocess=preprocess)
+
+
+def _task_reads_outputs(output: str, model: str) -> InputError:
+    return InputError(
+        f"Reading output '{output}' of '{model}'",
+        found="a model of the catalogue, whose task says what it reads",
+        expected="a model file",
+        remedy="Leave --output out.",
+    )
 
 
 def model_from_file(
@@ -365,16 +379,45 @@ def _catalogue_model(model: str) -> ZooModel | None:
     return None
 
 
+def _file_like(path: str, like: ZooModel, output: str | None) -> ZooModel:
+    """The file at ``path`` with the preprocessing and the task of ``like``.
+
+    Raises:
+        InputError: it has other inputs or outputs.
+    """
+    if output is not None:
+        raise _task_reads_outputs(output, like.id)
+    made = model_from_file(path, task=like.task, preprocess=like.preprocess)
+    ours, theirs = (_names_at_ends(only_graph(one)) for one in (made, like))
+    if ours != theirs:
+        raise InputError(
+            f"Measuring '{path}' as its float model '{like.id}' is measured",
+            found=f"other inputs or outputs: {', '.join(sorted(ours ^ theirs))}",
+            expected="those of the float model",
+            remedy="Name the float model that the file was made of.",
+        )
+    return made
+
+
+def _names_at_ends(model: ir.Model) -> set[str]:
+    graph = model.graph
+    return {str(value.name) for value in (*graph.inputs, *graph.outputs)} - set(graph.initializers)
+
+
+_USUAL: Mapping[str, Preprocess] = MappingProxyType({"picture": Picture(), "array": ReadyArray()})
+"""How samples of a kind become the input of a user's model file."""
+
+
 def _usual_preprocess(data: Dataset) -> Preprocess:
     """How samples of a data set of the catalogue become the input of a user's model file."""
-    usual: dict[str, Preprocess] = {"picture": Picture(), "array": ReadyArray()}
-    if data.kind in usual:
-        return usual[data.kind]
+    if data.kind in _USUAL:
+        return _USUAL[data.kind]
     raise InputError(
         f"Preparing data set '{data.id}' for a model file",
         found=f"samples of kind '{data.kind}', which only a model of the catalogue can read",
         expected="pictures or arrays",
-        remedy="Bring the samples as an .npz file with an array for each input.",
+        remedy="Bring the samples as an .npz file with an array for each input, or name the model "
+        "of the catalogue that the file was made of with --fp32.",
     )
 
 

@@ -18,7 +18,8 @@ from qbench.backends import get_backend
 from qbench.calibration import Profile, calibrate
 from qbench.cli.quantize import in_form
 from qbench.errors import InputError, UnsupportedError
-from qbench.graph import cache_values, kept_type, node_macs, quantized_cache
+from qbench.evaluation import build_subject
+from qbench.graph import cache_values, kept_type, node_macs, quantized_cache, save_model
 from qbench.metrics import get_metric, score
 from qbench.numerics import QParams
 from qbench.passes import channels_of_cache, lower_attention, plannable
@@ -41,6 +42,7 @@ from qbench.subjects import (
     prepare_samples,
 )
 from qbench.subjects.sample_folders import ReadyArray
+from qbench_zoo.gloss_decoder import gloss_decoder
 from qbench_zoo.networks.decoder import DecoderSize, build_decoder, parameter_shapes
 
 SIZE = DecoderSize(words=50, width=32, heads=4, kept_heads=2, layers=2, places=24)
@@ -557,7 +559,7 @@ def test_an_input_that_is_only_called_key_is_no_past(has_present: bool) -> None:
 @pytest.mark.parametrize(
     ("schema", "words"),
     [
-        ("w8_sym_pc", "is in floats"),
+        ("w8_sym_pc", "are in floats, as 'past_key_values.0.key' is"),
         ("kvf8e4m3h", "other codes than integers"),
         ("kv8h", "is no constant triangle"),
         ("kv8t", "no equal multiples of 8"),
@@ -661,7 +663,7 @@ def test_pairs_behind_an_operator_in_floats_are_no_form_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("schema", "edit", "words"),
     [
-        ("w8_sym_pc", (), "'present.0.key' is in floats"),
+        ("w8_sym_pc", (), "are in floats, as 'past_key_values.0.key' is"),
         ("kvf8e4m3h", (), "in other codes than integers"),
         ("kv8h", (is_read, "past_key_values.0.key", "ReduceMax"), "reads 'past_key_values.0.key'"),
         ("kv8h", (is_read, "past_key_values.0.value", "Shape"), "how many numbers"),
@@ -677,6 +679,27 @@ def test_what_an_operator_in_floats_cannot_keep_is_one_sentence(
         lower_attention(pairs)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+# -- files next to a float model of the catalogue
+
+
+def test_a_file_is_fed_and_judged_as_its_float_model_is(tmp_path: Path) -> None:
+    network, path = gloss_decoder(), tmp_path / "given.onnx"
+    graph = network.loaded()["model"]
+    save_model(graph, path)
+    words = ("gloss_windows_few", None, (), None)
+    given = build_subject("gloss_decoder", *words, given=str(path)).given
+    assert given is not None
+    assert (given.task, given.preprocess) == (network.task, network.preprocess)
+    with pytest.raises(InputError, match="with --fp32"):
+        build_subject(str(path), *words)
+    with pytest.raises(InputError, match="Leave --output out"):
+        build_subject("gloss_decoder", *words, given=str(path), output="logits")
+    graph.graph.outputs[0].name = "scores"
+    save_model(graph, path)
+    with pytest.raises(InputError, match="other inputs or outputs: logits, scores"):
+        build_subject("gloss_decoder", *words, given=str(path))
 
 
 # -- a reference that ran with a quantized cache
