@@ -5,6 +5,7 @@ import json
 import pytest
 
 from qbench.calibration import Profile
+from qbench.calibration.watch import Watch
 from qbench.errors import InputError
 
 MODELS = {
@@ -14,6 +15,16 @@ MODELS = {
     "gloss_decoder": "gloss_windows_calibration",
 }
 """A picture, a text, a speech and a decoder, with their calibration samples."""
+FED = {
+    "digits_cnn": {"x": [(3, 1, 8, 8)]},
+    "minilm_glosses": {"ids": [(1, 7), (1, 10), (1, 25)]},
+    "resemblyzer_verification": {"mel": [(6, 160, 40)]},
+    "gloss_decoder": {
+        "input_ids": [(3, 128), (3, 64), (3, 63)],
+        "past_key_values.0.key": [(3, 2, 0, 32), (3, 2, 128, 32), (3, 2, 192, 32)],
+    },
+}
+"""The shapes in which the task feeds three samples: of a decoder a past that grows."""
 VERBS = {
     "lint": ("--schema", "w8a8_asym_pc"),
     "profile": ("-o", "p.json"),
@@ -29,10 +40,20 @@ def _folder(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("model", MODELS)
-def test_a_verb_takes_the_samples_of_a_model_by_name(model, verb, qbench):
+def test_a_verb_feeds_the_samples_of_a_model_by_name_as_its_task_does(
+    model, verb, qbench, monkeypatch
+):
+    run, shapes = Watch.run, []
+
+    def noted(watch, feeds):
+        shapes.append({name: array.shape for name, array in feeds.items()})
+        return run(watch, feeds)
+
+    monkeypatch.setattr(Watch, "run", noted)
     command = (verb, model, "--data", MODELS[model], "--count", "3", *VERBS[verb])
     code, _, err = qbench(*command)
     assert code == 0, err
+    assert {name: [fed[name] for fed in shapes] for name in FED[model]} == FED[model]
 
 
 @pytest.mark.slow
