@@ -421,7 +421,7 @@ def run_tool(shared: SubjectArtifacts, quantizer: Quantizer, cache: Cache) -> li
     names = ("fp32.onnx", "samples.npz", f"out.{quantizer.manifest.gives}")
     fp32, samples, out = (cache.folder / one for one in names)
     save_model(graph, fp32)
-    np.savez(samples, **stacked(batches, "Quantizing"))
+    np.savez(samples, **stacked(batches, "Quantizing", "Leave this model out."))
     python = quantizer_python(quantizer, Cache.default())
     command = quantizer.command(python=python, fp32=fp32, calibration=samples, out=out)
     variables = {**os.environ, **quantizer.manifest.environment}

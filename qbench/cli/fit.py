@@ -137,7 +137,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if arguments.labels and not are_inputs(network, samples):
         raise _not_labelled(arguments, f"samples that the task of '{network.id}' makes others of")
     graph = only_graph(network)
-    feeds = fed_arrays(network, samples, f"Fitting '{arguments.model}'")
+    remedy = "Give every input that axis, or quantize the model unfitted, by 'qbench quantize'."
+    feeds = fed_arrays(network, samples, f"Fitting '{arguments.model}'", remedy)
     count = len(next(iter(feeds.values())))
     if count != len(samples):
         _tell_shapes(arguments, count, len(samples))

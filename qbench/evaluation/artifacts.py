@@ -13,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import (
+    Array,
     Backend,
     CheckedExecutor,
     Executor,
@@ -636,7 +637,7 @@ class SubjectArtifacts:
 
         def make(entry: Path) -> None:
             taken = quantizer.takes_samples
-            samples = stacked(self.calibration_feeds[graph], doing) if taken else {}
+            samples = self._stacked(graph, doing) if taken else {}
             task = QuantizerTask(
                 quantizer=quantizer,
                 model=model,
@@ -650,6 +651,11 @@ class SubjectArtifacts:
         with self._cache.alone("quantized", key):  # two processes run it once
             return self._cache.entry("quantized", key, make)
 
+    def _stacked(self, graph: str, doing: str) -> dict[str, Array]:
+        """The samples that a quantizer receives for ``graph``."""
+        remedy = "Measure this model under a schema of qbench."
+        return stacked(self.calibration_feeds[graph], doing, remedy)
+
     def _digest_of_feeds(self, graph: str, doing: str) -> str:
         """Of the samples that a quantizer receives for ``graph``.
 
@@ -661,7 +667,7 @@ class SubjectArtifacts:
         made_by = [self.fp32_backend.name, self._environment_class]
 
         def make(path: Path) -> None:
-            digest = digest_arrays(stacked(self.calibration_feeds[graph], doing))
+            digest = digest_arrays(self._stacked(graph, doing))
             path.write_text(digest, encoding="utf-8")
 
         key = digest_plain([graph, made_from, made_by, STACKED_VERSION, RUN_VERSION])

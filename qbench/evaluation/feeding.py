@@ -53,7 +53,7 @@ def fed_batches(network: ZooModel, samples: Samples, size: int = BATCH) -> Itera
     yield from batches
 
 
-def fed_arrays(network: ZooModel, samples: Samples, doing: str) -> dict[str, Array]:
+def fed_arrays(network: ZooModel, samples: Samples, doing: str, remedy: str) -> dict[str, Array]:
     """Graph input → all that it is fed for ``samples`` along the first axis; where a task makes
     batches of several shapes, those of the shape that most rows have.
 
@@ -61,7 +61,7 @@ def fed_arrays(network: ZooModel, samples: Samples, doing: str) -> dict[str, Arr
         InputError: as of ``fed_batches``.
         UnsupportedError: an input has no axis of samples.
     """
-    return stacked(list(fed_batches(network, samples)), doing)
+    return stacked(list(fed_batches(network, samples)), doing, remedy)
 
 
 def profile_of(

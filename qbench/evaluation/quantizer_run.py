@@ -115,9 +115,14 @@ def read_run(entry: Path) -> tuple[ir.Model, QuantizerNote]:
     return load_model(path) if form is None else form.read(path), note
 
 
-def stacked(batches: "Sequence[Feeds]", doing: str) -> "dict[str, Array]":
+def stacked(batches: "Sequence[Feeds]", doing: str, remedy: str) -> "dict[str, Array]":
     """Input → its samples of ``batches`` along axis 0; where samples have several shapes, those
     of the shape that most of them have.
+
+    Args:
+        batches: input → array, each.
+        doing: for the error.
+        remedy: what the caller of a graph without such an axis can do.
 
     Raises:
         UnsupportedError: an input has no sample axis that all others have, too.
@@ -129,8 +134,8 @@ def stacked(batches: "Sequence[Feeds]", doing: str) -> "dict[str, Array]":
             raise UnsupportedError(
                 doing,
                 found="inputs without one axis of samples",
-                expected="samples along axis 0 of every input, as quantizers receive them",
-                remedy="Measure this model under a schema of qbench.",
+                expected="samples along axis 0 of every input",
+                remedy=remedy,
             )
         shape = tuple((name, array.shape[1:], str(array.dtype)) for name, array in feeds.items())
         groups.setdefault(shape, []).append(feeds)

@@ -86,3 +86,15 @@ def test_labels_are_refused_where_a_task_makes_other_rows_in_the_same_number(
     found = said(capsys)
     assert "by labels: found samples that the task" in found
     assert "Leave --labels out" in found
+
+
+def test_an_input_without_samples_names_what_else_can_be_done_with_the_model(
+    blobs_files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [{"x": np.ones((3, 8), np.float32), "size": np.float32(2)}]
+    monkeypatch.setattr("qbench.evaluation.feeding.fed_batches", lambda *_: batches)
+    words = ["fit", "net.onnx", "--calib", "train.npz", *SCHEMA, "tqt", "-o", "q.onnx"]
+    assert main(words) == 2
+    found = said(capsys)
+    assert "expected samples along axis 0 of every input. Give every input that axis" in found
+    assert "'qbench quantize'" in found
