@@ -640,9 +640,9 @@ def _by_resamples(score: Score, interval: tuple[float, float], margin: float) ->
         evidence=evidence,
         low=possible_change(score, low),
         high=possible_change(score, high),
-        interval="paired bootstrap 90 %"
+        interval="paired bootstrap 90 %, with unmet changes"
         if score.clusters is None
-        else "paired bootstrap 90 % by source",
+        else "paired bootstrap 90 % by source, with unmet changes",
         midp=None,
         detectable=possible_drop(score, detectable_by_spread(spread)),
         needed=samples_by_spread(spread, score.n, margin),

@@ -162,7 +162,7 @@ def test_an_error_rate_is_decided_by_its_bootstrap(interval, evidence, ci, stric
     assert (gates[DecisionRule.CI].state, gates[DecisionRule.STRICT].state) == (ci, strict)
     shown = gates[DecisionRule.CI].shown
     assert (shown.evidence, shown.low, shown.high) == (evidence, -interval[1], -interval[0])
-    assert "paired bootstrap 90 %" in gates[DecisionRule.POINT].detail
+    assert "paired bootstrap 90 %, with unmet changes" in gates[DecisionRule.POINT].detail
 
 
 def test_an_interval_without_a_unit_has_no_blank_behind_it():
