@@ -70,7 +70,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         help="mix the schemas and float unit by unit, by what localization measures of each, and "
-        "measure N such mixtures, too: --schema w4a8_asym_pc,w8a8_asym_pc, the coarsest first",
+        "measure N such mixtures, too: --schema w4a8_asym_pc,w8a8_asym_pc",
     )
     parser.add_argument(
         "--mixed-cost",

@@ -37,6 +37,7 @@ SAMPLES = 8
 _REASON = "kept in float by a search over precisions"
 _LEAST = 1e-9
 """The cost of a step that costs nothing."""
+_FLOAT_BITS = 32
 _FLOAT = 4
 """Bits of float, in those of the finest width: 32 for 8."""
 _INTERPRETER = "integer-ort-x64"
@@ -115,6 +116,8 @@ def mixed_schemas(
     quantized.
 
     Args:
+        widths: in any order: the search begins at the one with the fewest bits of weights, of equal
+            ones the first.
         cost: names what steps are weighed by, of ``COSTS``.
         accepts: whether a schema is good enough, which measures it. The points then look for the
             first of the steps that is: each halves those that are left. Steps lead to the coarsest
@@ -128,6 +131,7 @@ def mixed_schemas(
     """
     for width in widths:
         _refuse_width(width, widths[0])
+    widths = sorted(widths, key=lambda width: _weight_bits(shared, width, backend))
     finest = len(widths)
     if accepts is not None:
         finest = next((at for at, width in enumerate(widths) if accepts(width)), finest)
@@ -181,6 +185,18 @@ def mixed_schemas(
     else:
         schemas = _halving_schemas(places, points, made_at, accepts)
     return MixedSchemas(schemas=tuple(schemas), units=len(units), runs=runs)
+
+
+def _weight_bits(shared: SubjectArtifacts, width: Schema, backend: Backend) -> int:
+    """The bits of all weights under ``width``; 32 each of those in float."""
+    bits = 0
+    for name, plan in shared.quantized(width, backend.capabilities).plans.items():
+        known = values_by_name(shared.planned(width.canonical)[name])
+        for slot, qparams in plan.constants.items():
+            shape = known[slot.value].shape
+            if slot.role is Role.WEIGHT and shape is not None:
+                bits += (qparams.qtype.bits - _FLOAT_BITS) * math.prod(shape.numpy())
+    return bits
 
 
 def _is_float(quantized: Quantized) -> bool:

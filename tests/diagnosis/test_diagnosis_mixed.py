@@ -68,7 +68,7 @@ def test_schemas_give_every_unit_the_width_that_was_chosen(shared: SubjectArtifa
     assert [schema.name for schema in found.schemas] == [
         f"w4a8_asym_pc_mixed{number}" for number in (1, 2, 3, 4)
     ]
-    assert found.schemas == mixed_schemas(shared, widths, backend, points=4).schemas
+    assert found.schemas == mixed_schemas(shared, widths[::-1], backend, points=4).schemas
     wide = []
     for schema in found.schemas:
         plan = shared.quantized(schema, backend.capabilities).plans["model"]
