@@ -112,8 +112,17 @@ def takes_joined(action: argparse.Action) -> bool:
 
 _SEVERAL = {"backend": "backends", "schema": "schemas"}
 """Options that suites have several values of, by the key there."""
-_ALIKE = (("--samples", "--count", "--calib-count", "--limit"), ("--report", "--format", "--kind"))
+_ALIKE = (
+    ("--samples", "--count", "--calib-count"),
+    ("--samples", "--count", "--limit"),
+    ("--report", "--format", "--kind"),
+)
 """What verbs call by different words."""
+_SCORES_ALL = (
+    "; all samples of --data are scored: write fewer into a file, or 'qbench run --limit N' takes "
+    "at most N of each data set of a suite"
+)
+"""Where verbs that score have no ``--limit``."""
 
 
 def in_turn(kind: str) -> str:
@@ -224,6 +233,8 @@ class Parser(argparse.ArgumentParser):
         known = list(known)
         alike = [one for group in _ALIKE if word in group for one in group if one in known]
         close = nearest(word, known, cutoff=0.7) or next(iter(alike), None)
+        if word == "--limit" and not close and "--metrics" in known:
+            return _SCORES_ALL
         return (
             f"; did you mean '{close}'?" if close else f"; '{self.prog} --help' lists what there is"
         )

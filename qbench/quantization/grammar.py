@@ -63,6 +63,7 @@ _FAMILIES = {
     "symu8": ("uint", "symmetric_unsigned"),
 }
 _BITS = range(2, 17)
+_USUAL_BLOCK = 32
 _BIAS_BITS = (*_BITS, 32)
 _FULL_RANGE_BELOW = 8
 _WIDEST_PRODUCT = 24
@@ -392,7 +393,7 @@ def _nearest_name(text: str) -> str | None:
             activation_bits=None if bits[2] is None else _closest(int(bits[2]), _BITS),
             family=family,
             granularity=granularity,
-            block_size=max(1, int(block[1])) if block else None,
+            block_size=(int(block[1]) or _USUAL_BLOCK) if block else None,
             pow2="pow2" in flags,
             dynamic="dyn" in flags,
             bias_bits=bias_bits,

@@ -155,6 +155,7 @@ def _value_for(action):
         ),
         (["eval", "n", "--data", "d", "--metrics", "a", "b"], "--metrics a,b"),
         (["optimizers", "n", "--limit", "64"], "did you mean '--samples'?"),
+        (["eval", "n", "--limit", "64"], "unknown option '--limit'; all samples of --data are"),
         (["report", "--report", "html,nothing"], "invalid choice: 'nothing'"),
         (["quantize", "n", "--size", "H=2,W"], "found 'W'"),
     ],

@@ -146,7 +146,7 @@ def test_the_method_is_of_what_the_family_is_of() -> None:
         ("w8a32_sym_pc", "activations of 32 bits in", "w8a16_sym_pc"),
         ("w8a8_sym_pc_bias1", "biases of 1 bit in", "w8a8_sym_pc_bias2"),
         ("w8a8_sym_pc_bias24", "biases of 24 bits in", "w8a8_sym_pc_bias16"),
-        ("w4_sym_b0", "blocks of 0 in", "w4_sym_b1"),
+        ("w4_sym_b0", "blocks of 0 in", "w4_sym_b32"),
         ("w8a16_symu8_pc", "'symu8' of 16 bits in", "w8a16_asym_pc|w8a16_sym_pc"),
         ("w4_symu8_pc", "'symu8' of 4 bits in", "w8a8_symu8_pc"),
         ("w8_asym_pc_dyn", "'dyn' without activations", "w8a8_asym_pc_dyn"),
