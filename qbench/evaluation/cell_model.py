@@ -92,8 +92,9 @@ def model_of(request: Request) -> CellModel:
 
 
 def cache_words(quantized: Quantized) -> str:
-    """What a decoder keeps in codes, in words, and whether an operator stores the codes themselves:
-    ``8 keys and values in int8, stored so by the engine``; or empty.
+    """What a decoder keeps in codes, in words, and of how many keys and values an operator stores
+    the codes themselves: ``8 keys and values in int8, 4 of them stored so by the engine``; or
+    empty.
     """
     from qbench.quantization import cached_types
 
@@ -102,7 +103,12 @@ def cache_words(quantized: Quantized) -> str:
         return ""
     words = f"{count} keys and values in {types}"
     nodes = (node for model in quantized.models.values() for node in model.graph)
-    return f"{words}, stored so by the engine" if any(map(kept_type, nodes)) else words
+    stored = 2 * sum(1 for node in nodes if kept_type(node))  # a key and a value
+    if not stored:
+        return words
+    if stored < count:
+        return f"{words}, {stored} of them stored so by the engine"
+    return f"{words}, stored so by the engine"
 
 
 def _quantized(request: Request) -> Quantized | None:

@@ -77,7 +77,8 @@ class LowerAttention:
         _require_codes(model)
         try:
             grouped = grouped_attentions(model.graph)
-            found = [] if grouped else attentions(model.graph)
+            owned = {kept.past for one in grouped for kept in (one.key, one.value)}
+            found = attentions(model.graph, owned)
             both = [_stored(one.key, one.value) for one in grouped]
             stored = [_stored(one.key, one.value) for one in found]
         except OtherShapeError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations  # help() shows npt.NDArray, and not the union behind it
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,9 +84,9 @@ class Attention:
     result: ir.Value
 
 
-def attentions(graph: ir.Graph) -> list[Attention]:
+def attentions(graph: ir.Graph, owned: Collection[ir.Value] = ()) -> list[Attention]:
     """The attention of every key and value that ``graph`` keeps, in the order of the nodes that
-    make the results.
+    make the results; without those whose past is one of ``owned``, by an operator.
 
     Raises:
         OtherShapeError: one is of another shape, or nothing is kept.
@@ -96,6 +96,8 @@ def attentions(graph: ir.Graph) -> list[Attention]:
     _require(bool(kept), "it has no inputs of the past")
     read: dict[str, dict[ir.Node, tuple[Kept, _Array]]] = {"key": {}, "value": {}}
     for one, past in kept:
+        if past in owned:
+            continue
         found = _kept(one, past, _output(graph, one))
         product, heads = _product(found, turned=one.role == "key")
         read[one.role][product] = (found, heads)
