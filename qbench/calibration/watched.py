@@ -11,10 +11,10 @@ import onnx_ir as ir
 from qbench.backends import Array, Feeds
 from qbench.errors import InputError, unknown_name
 from qbench.graph import (
-    GROUP_QUERY,
     PRODUCTS,
     constant_value,
     is_constant,
+    is_group_query,
     is_pinned,
     node_key,
     only_consumer,
@@ -227,7 +227,7 @@ def dimensions(value: ir.Value) -> list[int | str | None]:
 
 
 def _kept_by_operators(graph: ir.Graph) -> list[ir.Value]:
-    nodes = [node for node in graph if node.op_type == GROUP_QUERY]
+    nodes = [node for node in graph if is_group_query(node)]
     return [value for node in nodes for value in node.outputs[1:]]
 
 

@@ -8,6 +8,7 @@ from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
     from qbench.graph.attention_operators import GROUP_QUERY as GROUP_QUERY
+    from qbench.graph.attention_operators import is_group_query as is_group_query
     from qbench.graph.capabilities import Capabilities as Capabilities
     from qbench.graph.capabilities import Form as Form
     from qbench.graph.capabilities import ZeroPoints as ZeroPoints

@@ -16,37 +16,26 @@ docs/ContribOperators.md of ONNX Runtime 1.31, and ONNX's operator Attention of 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
 from qbench.graph.query import input_at, int_attribute
 
+_ENGINE = "com.microsoft"
 GROUP_QUERY = "GroupQueryAttention"
-ATTENTIONS = frozenset(
-    {
-        ("com.microsoft", GROUP_QUERY),
-        ("com.microsoft", "MultiHeadAttention"),
-        ("com.microsoft", "Attention"),
-        ("", "Attention"),
-    }
-)
-"""Domain and name of the operators above."""
+
+
+def is_group_query(node: ir.Node) -> bool:
+    """Whether ``node`` is ONNX Runtime's GroupQueryAttention."""
+    return (node.domain, node.op_type) == (_ENGINE, GROUP_QUERY)
 
 
 def attention_macs(node: ir.Node) -> int:
     """Multiply-accumulates of ``node``, one of ``ATTENTIONS``; what is unknown counts as 1, an
     unknown past as none.
     """
-    match (node.domain, node.op_type):
-        case ("com.microsoft", "GroupQueryAttention"):
-            return _of_groups(node)
-        case ("com.microsoft", "MultiHeadAttention"):
-            return _of_heads(node)
-        case ("com.microsoft", _):
-            return _with_weights(node)
-        case _:
-            return _of_onnx(node)
+    return _MACS[node.domain, node.op_type](node)
 
 
 def _of_groups(node: ir.Node) -> int:
@@ -98,6 +87,16 @@ def _of_onnx(node: ir.Node) -> int:
     return rows * tokens * (read + _past(node, 4)) * (width + mixed)
 
 
+_MACS: dict[tuple[str, str], Callable[[ir.Node], int]] = {
+    (_ENGINE, GROUP_QUERY): _of_groups,
+    (_ENGINE, "MultiHeadAttention"): _of_heads,
+    (_ENGINE, "Attention"): _with_weights,
+    ("", "Attention"): _of_onnx,
+}
+ATTENTIONS = frozenset(_MACS)
+"""Domain and name of the operators above."""
+
+
 def _past(node: ir.Node, index: int) -> int:
     """Tokens of the past, the axis before the last of that input."""
     sizes = _sizes(node, index)
@@ -121,7 +120,7 @@ def attention_shape(node: ir.Node) -> tuple[int | str | None, ...] | None:
     operators onnx infers none; None: it is another operator, or the query has no known shape.
     """
     query = input_at(node, 0)
-    if (node.domain, node.op_type) != ("com.microsoft", GROUP_QUERY) or query is None:
+    if not is_group_query(node) or query is None:
         return None
     if query.shape is None or len(query.shape) != 3 or not isinstance(query.shape[2], int):
         return None

@@ -10,11 +10,11 @@ import onnx_ir as ir
 import pytest
 
 from qbench.backends import get_backend
-from qbench.calibration import calibrate
+from qbench.calibration import calibrate, watched_values
 from qbench.errors import UnsupportedError
 from qbench.evaluation import Quantized, cache_words
 from qbench.graph import kept_type
-from qbench.passes import lower_attention, plannable
+from qbench.passes import lower_attention, plannable, require_codes_inside
 from qbench.passes.canonical.cleanup import RemoveDead
 from qbench.quantization import get_schema, insert_qdq, make_plan, read_plan
 from qbench.subjects import decoder_form
@@ -139,3 +139,16 @@ def test_words_say_how_much_of_the_cache_the_engine_stores() -> None:
     }
     both = cache_words(Quantized(graphs, plans))
     assert both == "8 keys and values in int8, 4 of them stored so by the engine"
+
+
+def test_an_operator_of_that_name_from_another_library_is_not_taken_for_it() -> None:
+    model = mixed_decoder(0)
+    pairs = pairs_of(model)
+    for graph in (model.graph, pairs.graph):
+        node = next(one for one in graph if one.op_type == "GroupQueryAttention")
+        node.domain = "other"
+    require_codes_inside(pairs)
+    kept = {value.name for value in node.outputs[1:]}
+    assert kept.isdisjoint(one.name for one in watched_values(model))
+    with pytest.raises(UnsupportedError, match="is no Concat of"):
+        lower_attention(pairs)

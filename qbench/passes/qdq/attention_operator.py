@@ -17,6 +17,7 @@ from qbench.graph import (
     GROUP_QUERY,
     cache_values,
     int_attribute,
+    is_group_query,
     node_key,
     origin_of,
     quantized_cache,
@@ -48,7 +49,6 @@ from qbench.passes.run import rewrite
 # made by limits of k. Source: docs/ContribOperators.md of ONNX Runtime 1.31, and single runs of it.
 
 _Array = npt.NDArray[Any]
-OPERATOR = GROUP_QUERY
 _FIRST_SCALE = 12
 """The input of the scales of keys; those of values are the next one."""
 _MULTIPLE = 8
@@ -83,7 +83,7 @@ class LowerAttention:
             stored = [_stored(one.key, one.value) for one in found]
         except OtherShapeError as error:
             raise UnsupportedError(
-                f"Writing '{model.graph.name}' with {OPERATOR}",
+                f"Writing '{model.graph.name}' with {GROUP_QUERY}",
                 found=f"another decoder than that writes: {error}",
                 expected="keys and values in symmetric codes of 8 bits or fewer, and causal "
                 "attention to past and present alone",
@@ -104,7 +104,7 @@ def _require_codes(model: ir.Model) -> None:
     if not past or quantized_cache(model):
         return
     raise UnsupportedError(
-        f"Writing '{model.graph.name}' with {OPERATOR}",
+        f"Writing '{model.graph.name}' with {GROUP_QUERY}",
         found=f"a decoder whose keys and values are in floats, as '{past[0].name}' is",
         expected="keys and values in symmetric codes of 8 bits or fewer",
         remedy="Choose a schema that quantizes the cache, such as 'kv8h' or 'w8_sym_pc_kv8h'.",
@@ -133,10 +133,10 @@ def require_codes_inside(model: ir.Model) -> None:
     """
     for one in stored_codes(model.graph):
         maker = None if one.quantized is None else one.quantized.producer()
-        if maker is not None and maker.op_type == OPERATOR:
+        if maker is not None and is_group_query(maker):
             raise UnsupportedError(
                 f"Writing '{model.graph.name}' with Q and DQ",
-                found=f"the {OPERATOR} '{node_key(maker)}', which reads the keys and values of "
+                found=f"the {GROUP_QUERY} '{node_key(maker)}', which reads the keys and values of "
                 "a run before they are rounded behind it",
                 expected="the codes inside the operator",
                 remedy="Write it with 'qbench quantize --form gqa', and give that file and "
@@ -194,7 +194,7 @@ class _Writer:
         name = self._nodes.fresh(f"{node_key(last)}_attention")
         node = ir.Node(
             ENGINE_DOMAIN,
-            OPERATOR,
+            GROUP_QUERY,
             [*given, *rest, *scales],
             attributes,
             num_outputs=3,

@@ -12,7 +12,6 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.graph import (
-    GROUP_QUERY,
     CacheValue,
     cache_slot,
     cache_values,
@@ -20,6 +19,7 @@ from qbench.graph import (
     constant_value,
     input_at,
     int_attribute,
+    is_group_query,
     kept_type,
     node_key,
     node_qparams,
@@ -224,7 +224,7 @@ def grouped_attentions(graph: ir.Graph) -> list[Grouped]:
         OtherShapeError: one keeps floats, or other codes, or something else reads what it keeps.
         InputError: past and present do not match.
     """
-    nodes = [node for node in graph if node.op_type == GROUP_QUERY and not kept_type(node)]
+    nodes = [node for node in graph if is_group_query(node) and not kept_type(node)]
     cache = {one.past: one for one in cache_values(graph) if one.past is not None} if nodes else {}
     found = []
     for node in nodes:
