@@ -32,8 +32,8 @@ def is_group_query(node: ir.Node) -> bool:
 
 
 def attention_macs(node: ir.Node) -> int:
-    """Multiply-accumulates of ``node``, one of ``ATTENTIONS``; what is unknown counts as 1, an
-    unknown past as none.
+    """Multiply-accumulates of ``node``, one of ``ATTENTIONS``. An open size counts as 1, that of
+    the past too, as in the network of MatMul; a past without a shape counts as none.
     """
     return _MACS[node.domain, node.op_type](node)
 

@@ -115,6 +115,9 @@ def test_a_fixed_batch_costs_a_sample_what_a_free_one_does():
 # -- attention as one operator, next to the products of its heads
 
 
+GROUPED = ("GroupQueryAttention", "com.microsoft")
+
+
 def attention_net(operator, domain, inputs, attributes, outputs=3):
     values = {
         name: ir.val(name or "none", ir.DataType.FLOAT, ir.Shape(shape))
@@ -212,6 +215,28 @@ def test_attention_costs_what_its_products_do(operator, inputs, attributes, mixe
     domain, _, name = operator.partition("::")
     model = attention_net(name, domain, inputs, attributes)
     assert node_macs(model) == {"attention": products(1, 2, 3, 8, 4, mixed)}
+
+
+def test_attention_to_a_past_of_open_size_costs_what_its_products_do():
+    past, new = ["N", 2, "S", 4], ["N", 2, "T", 4]
+    model = net(
+        {"q": new, "k": new, "v": new, "pk": past, "pv": past},
+        [
+            ("Concat", ["pk", "k"], "keys", {"axis": 2}),
+            ("Transpose", ["keys"], "turned", {"perm": [0, 1, 3, 2]}),
+            ("Concat", ["pv", "v"], "values", {"axis": 2}),
+            ("MatMul", ["q", "turned"], "scores", {}),
+            ("MatMul", ["scores", "values"], "y", {}),
+        ],
+        {},
+    )
+    new = {name: ["N", "T", 8] for name in "qkv"}
+    heads = {"num_heads": 2, "kv_num_heads": 2}
+    model_of_past = attention_net(*GROUPED, new | {"pk": past, "pv": past}, heads)
+    first_run = attention_net(*GROUPED, new | {"_pk": [], "_pv": []}, heads)
+    assert sum(node_macs(model).values()) == 2 * products(1, 2, 1, 1, 4, 4)
+    assert node_macs(model_of_past) == {"attention": 2 * products(1, 2, 1, 1, 4, 4)}
+    assert node_macs(first_run) == {"attention": products(1, 2, 1, 1, 4, 4)}
 
 
 def test_attention_with_its_weights_costs_their_product_too():
