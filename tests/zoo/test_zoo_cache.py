@@ -444,14 +444,14 @@ def test_the_operator_holds_the_codes_of_the_interpreter(schema: str, kept_heads
 
 
 @pytest.mark.parametrize("backend", ["integer-ideal", "onnx-reference"])
-def test_a_backend_without_the_operator_names_one_that_has_it(
+def test_a_backend_without_the_operator_names_one_that_may_have_it(
     backend: str, profile: Profile
 ) -> None:
     model = lower_attention(planned(decoder(), profile, "kv8h")[1])
     with pytest.raises(UnsupportedError) as caught:
         get_backend(backend).prepare(model)
     assert "GroupQueryAttention" in caught.value.found
-    assert "ort-cpu has it" in caught.value.found
+    assert "ort-cpu may have it" in caught.value.found
     assert "\n" not in str(caught.value)
 
 

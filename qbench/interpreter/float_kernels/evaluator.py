@@ -347,10 +347,10 @@ _REFUSED = (
 
 def refusal(node: ir.Node, opset: int) -> str | None:
     """Why a node of ONNX's own domain is not computed, by operator and version, or one of ONNX
-    Runtime's; None: it is, or an extension says it.
+    Runtime's, whatever its name; None: it is, or an extension says it.
     """
     if node.domain == ENGINE_DOMAIN and outside_operator(node) is None:
-        return f"{node.op_type} is an operator of ONNX Runtime alone: ort-cpu has it"
+        return f"{node.op_type} is an operator of ONNX Runtime alone: ort-cpu may have it"
     if node.domain:
         return None
     for row in _REFUSED:
