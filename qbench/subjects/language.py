@@ -25,7 +25,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.errors import InputError
-from qbench.graph import cache_slot, is_mover
+from qbench.graph import cache_slot, int_attribute, is_mover
 from qbench.metrics import (
     PADDING,
     AnswerKind,
@@ -45,7 +45,8 @@ _FREE = -1
 _ENCODER = "encoder"
 """In the name of an input: an encoder made it of the document."""
 _INTEGERS = (ir.DataType.INT64, ir.DataType.INT32)
-_LOOKUPS = ("Gather", "GatherBlockQuantized")
+_LOOKUPS = {"Gather": "axis", "GatherBlockQuantized": "gather_axis"}
+"""Operator → its attribute of the axis of the table that indices run along; 0 where it has none."""
 _BLOCK = 1 << 20
 """Logits that are ranked at once."""
 
@@ -168,17 +169,18 @@ def decoder_form(
 
 
 def _words(tokens: ir.Value, logits: ir.Value) -> int | None:
-    """Rows of the table that ``tokens`` are looked up in, else the scores of one token; None:
-    neither has a fixed size.
+    """The size of the axis of the table along which ``tokens`` are looked up, else the scores of
+    one token; None: neither has a fixed size.
     """
     moved = [tokens]
     for value in moved:
         for use in value.uses():
             node = use.node
             if use.idx == 1 and node.op_type in _LOOKUPS and node.inputs[0] is not None:
-                rows = _sizes(node.inputs[0])[:1]
-                if rows and rows[0] != _FREE:
-                    return rows[0]
+                axis = int_attribute(node, _LOOKUPS[node.op_type], 0)
+                size = _sizes(node.inputs[0])[axis:][:1]
+                if size and size[0] != _FREE:
+                    return size[0]
             elif use.idx == 0 and (node.op_type == "Cast" or is_mover(node)):
                 moved.append(node.outputs[0])
     scores = _sizes(logits)[-1:]

@@ -400,6 +400,21 @@ def test_a_vocabulary_has_the_rows_of_the_table_that_tokens_are_looked_up_in(sco
     assert decoder_form(model).words == (None if scores == "words" else scores)
 
 
+def test_a_vocabulary_is_as_large_as_the_axis_that_tokens_are_looked_up_along() -> None:
+    model = build_decoder(arrays(), SIZE)
+    (lookup,) = (use.node for use in model.graph.inputs[0].uses() if use.node.op_type == "Gather")
+    table = lookup.inputs[0]
+    assert table is not None
+    assert table.shape == ir.Shape([SIZE.words, SIZE.width])
+    table.shape = ir.Shape([SIZE.width, SIZE.words])
+    for axis in (1, -1):
+        lookup.attributes["axis"] = ir.AttrInt64("axis", axis)
+        assert decoder_form(model).words == SIZE.words
+    lookup.domain, lookup.op_type = "com.microsoft", "GatherBlockQuantized"
+    lookup.attributes["gather_axis"] = lookup.attributes.pop("axis")
+    assert decoder_form(model).words == SIZE.words
+
+
 def test_data_without_tokens_is_one_sentence(plain: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         answered(plain, windows(tmp_path), sequence="text")
