@@ -7,7 +7,7 @@ import onnx_ir as ir
 from qbench.backends.protocol import Backend
 from qbench.backends.registry import backends_that
 from qbench.errors import UnsupportedError
-from qbench.graph import PRODUCTS, Capabilities, input_at, is_constant
+from qbench.graph import PRODUCTS, Capabilities, input_at, is_constant, is_mover
 
 
 def untaken_type(model: ir.Model, backend: Backend) -> UnsupportedError | None:
@@ -52,9 +52,22 @@ def _is_data(node: ir.Node, stored: str, takes: Capabilities) -> bool:
     """Whether ``node`` dequantizes a constant that is data, not a weight, of a type of data that
     the backend multiplies: a factor of a Mul, which has the type of activations.
     """
-    readers = [use.node for use in node.outputs[0].uses()]
+    readers = _readers(node.outputs[0])
     is_weight = not readers or any(reader.op_type in PRODUCTS for reader in readers)
     return not is_weight and any(data == stored for data, _ in takes.integer_products or ())
+
+
+def _readers(constant: ir.Value) -> list[ir.Node]:
+    """What reads ``constant``, also where it is moved as a whole (Transpose, Reshape) before."""
+    moved, readers = [constant], []
+    for value in moved:
+        for node, index in ((use.node, use.idx) for use in value.uses()):
+            others = (one for one in node.inputs[1:] if one is not None)
+            if index == 0 and is_mover(node) and all(map(is_constant, others)):
+                moved += node.outputs
+            else:
+                readers.append(node)
+    return readers
 
 
 def _type_name(value: ir.Value | None) -> str:

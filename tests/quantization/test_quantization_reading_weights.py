@@ -138,3 +138,18 @@ def test_a_constant_factor_of_a_type_of_data_is_not_named_as_a_weight() -> None:
     with ExitStack() as stack, pytest.raises(UnsupportedError) as caught:
         prepare_runners(Refusing(), graphs, stack, threads=1)
     assert caught.value.found == "no operator"
+
+
+@pytest.mark.parametrize("moves", ["Identity(d)", "Transpose(d)", "Reshape(d, sizes)"])
+def test_a_weight_that_is_moved_before_its_product_is_named(moves: str) -> None:
+    model = model_of(
+        "float[N,4] x",
+        "float[N,4] z",
+        "d = DequantizeLinear(codes, s)\n "
+        f"sizes = Constant <value_ints = [4, 4]> ()\n w = {moves}\n z = MatMul(x, w)",
+        codes=np.arange(16, dtype=np.uint8).reshape(4, 4),
+        s=np.array(0.25, np.float32),
+    )
+    with ExitStack() as stack, pytest.raises(UnsupportedError) as caught:
+        prepare_runners(Refusing(), {"model": model}, stack, threads=1)
+    assert caught.value.found == "'codes', weights of uint8"
