@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,20 +15,20 @@ from qbench.storage import current_factor
 
 if TYPE_CHECKING:
     from qbench.suite import JobEnd, ProofOptions, ProofShares
-    from qbench.tracking import ProofLine
+    from qbench.tracking import ProofEnd, ProofLine
 
 
 def prove_on_workers(
     arguments: argparse.Namespace, options: "ProofOptions"
 ) -> "tuple[tuple[ProofLine, ...], tuple[str, ...]]":
-    """The lines of all shares, and which shares did not end, in words; empty: all did.
+    """The lines of all shares, and what is lacking of them (``lacking_of_proof``).
 
     Raises:
         QbenchError: the suite, an option or the workers are wrong, or files of an earlier proof are
             there without --resume.
     """
     from qbench.suite import ProofNight, ProvenSuite, workers_at
-    from qbench.tracking import lines_of_one, proof_file
+    from qbench.tracking import lacking_of_proof, lines_of_one, proof_file
 
     _refuse_with_workers(arguments)
     path = suite_path(arguments.suite)
@@ -45,14 +45,22 @@ def prove_on_workers(
         night = ProofNight(shares, workers, shares.folder, order, lambda _: (), say)
         ends = night.run()
     found = [(one, proof_file(one).read()) for one in shares.files]
-    lines = lines_of_one(found, shares.made, doing) or (proven.plan.start,)
-    return lines, _lacking(ends)
+    lines = lines_of_one(found, shares.made, doing)
+    lacking = lacking_of_proof(_ended(lines, ends), shares.count)
+    if lacking:
+        say("--resume goes on with the shares that are lacking")
+    return lines or (proven.plan.start,), lacking
 
 
-def _lacking(ends: "tuple[JobEnd, ...]") -> tuple[str, ...]:
-    names = [f"{end.index}/{len(ends)}" for end in ends if not end.is_done]
-    words = f"no end of share {', '.join(names)} (--resume goes on)"
-    return (words,) * bool(names)
+def _ended(lines: "Sequence[ProofLine]", ends: "Sequence[JobEnd]") -> "dict[str, ProofEnd | None]":
+    """Share → its end (``shares_ended``); None, too: its job failed, and the end is of an earlier
+    run that left something.
+    """
+    from qbench.tracking import shares_ended
+
+    failed = {f"{end.index}/{len(ends)}" for end in ends if not end.is_done}
+    ended = shares_ended(lines)
+    return ended | dict.fromkeys(failed & ended.keys())
 
 
 def _refuse_with_workers(arguments: argparse.Namespace) -> None:

@@ -258,12 +258,16 @@ def shares_ended(lines: Iterable[ProofLine]) -> dict[str, ProofEnd | None]:
     return ends
 
 
-def lacking_of_proof(ends: Mapping[str, ProofEnd | None]) -> tuple[str, ...]:
-    """What is lacking of a proof with ``ends`` (``shares_ended``), in words; empty: nothing."""
+def lacking_of_proof(ends: Mapping[str, ProofEnd | None], shares: int = 0) -> tuple[str, ...]:
+    """What is lacking of a proof with ``ends`` (``shares_ended``), in words; empty: nothing.
+
+    ``shares``: how many there are to be, for a proof of which none may have begun; 0: as many as
+    the names in ``ends`` say.
+    """
     words = ["no end of the proof"] if ends.get("", _ENDED) is None else []
     divisions = (name.partition("/")[2] for name in ends)
-    counts = {int(text) for text in divisions if text.isdecimal()}
-    for count in sorted(counts):
+    counts = {int(text) for text in divisions if text.isdecimal()} | {shares}
+    for count in sorted(counts - {0}):
         names = [f"{index}/{count}" for index in range(1, count + 1)]
         missing = [name for name in names if name not in ends]
         unfinished = [name for name in names if ends.get(name, _ENDED) is None]

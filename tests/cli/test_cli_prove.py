@@ -469,14 +469,25 @@ def test_shares_that_no_worker_takes_are_named_and_end_with_4(weak, qbench):
         "class Full:\n    def submit(self, function, order):\n"
         "        raise RuntimeError('no room')\n"
     )
-    command = ("prove", "s", "--executor", "farm:Full", "--jobs", "2")
-    words = "no end of share 1/2, 2/2 (--resume goes on)"
+    command = ("prove", "s", "--faults", CHEAP, "--executor", "farm:Full", "--jobs", "2")
+    words = "no results of share 1/2, 2/2"
     code, out, err = qbench(*command)
     assert code == 4
-    assert f"not complete: {words}" in err
-    assert f"not complete: {words}" in out
+    assert f"not complete: {words}\n" in err
+    assert f"not complete: {words}\n" in out
+    assert "--resume goes on" in err
+    assert "--resume goes on" not in out
     code, out, _ = qbench(*command, "--resume", "--json")
     assert (code, json.loads(out)["lacking"]) == (4, [words])
+    # the end of an earlier run that left trials is none of this one; the words are those of --merge
+    file = "prove-s.shares/share-1-of-2.jsonl"
+    part = ("prove", "s", "--faults", CHEAP, "--shard", "1/2", "--trials", "1", "-o", file)
+    qbench(*part)
+    code, out, _ = qbench(*command, "--resume", "--json")
+    lacking = ["no results of share 2/2", "no end of share 1/2"]
+    assert (code, json.loads(out)["lacking"]) == (4, lacking)
+    code, out, _ = qbench("prove", "--merge", file, "--json")
+    assert (code, json.loads(out)["lacking"]) == (4, lacking[:1])
 
 
 @pytest.mark.parametrize(

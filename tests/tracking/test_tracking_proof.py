@@ -144,6 +144,12 @@ def test_what_shares_lack(lines, lacking):
     assert list(lacking_of_proof(shares_ended(found))) == lacking
 
 
+def test_all_shares_lack_results_where_none_began():
+    assert lacking_of_proof({}) == ()
+    assert lacking_of_proof({}, 2) == ("no results of share 1/2, 2/2",)
+    assert lacking_of_proof({"1/2": END, "2/2": END}, 2) == ()
+
+
 def test_the_interval_is_wilsons():
     from statsmodels.stats.proportion import proportion_confint
 
