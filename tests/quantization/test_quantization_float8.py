@@ -67,15 +67,37 @@ def test_lint_names_them() -> None:
     assert (lint.float8, lint.float8_macs) == (("fc",), 200 / 350)
 
 
+def float_model() -> ir.Model:
+    """Of the same form as ``model_of``, with other weights."""
+    proto = parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 21]>
+        net (float[N,3,5,5] x) => (float[N,4] y) {
+        [conv] c = Conv(x, w)
+        m = Flatten(c)
+        [fc] y = Gemm(m, g)
+        }"""
+    )
+    random = np.random.default_rng(3)
+    constants = {"w": random.normal(size=(2, 3, 1, 1)), "g": random.normal(size=(50, 4))}
+    proto.graph.initializer.extend(
+        numpy_helper.from_array(array.astype(np.float32), name) for name, array in constants.items()
+    )
+    return ir.from_proto(proto)
+
+
 def test_the_commands_say_it(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
     ir.save(model_of(), tmp_path / "f8.onnx")
+    ir.save(float_model(), tmp_path / "float.onnx")
     x = np.random.default_rng(4).normal(size=(6, 3, 5, 5)).astype(np.float32)
     np.savez(tmp_path / "d.npz", x=x, y=np.zeros(6, int))
     model = str(tmp_path / "f8.onnx")
     assert main(["lint", model, "--json"]) == 0
     table = json.loads(capsys.readouterr().out)
     assert (table["float8"], table["float8_macs"]) == (["fc"], 200 / 350)
-    words = ["eval", model, "--fp32", model, "--data", str(tmp_path / "d.npz")]
+    data = str(tmp_path / "d.npz")
+    assert main(["eval", model, "--fp32", model, "--data", data, "--backend", "ort-cpu"]) == 2
+    assert "a model that is quantized already" in capsys.readouterr().err
+    words = ["eval", model, "--fp32", str(tmp_path / "float.onnx"), "--data", data]
     assert main([*words, "--backend", "ort-cpu", "--json"]) == 0
     given = json.loads(capsys.readouterr().out)["quantized"]
     assert (given["integer_macs"], given["float8_macs"]) == (150 / 350, 200 / 350)
